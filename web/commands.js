@@ -253,26 +253,41 @@ export const changeRate = (queue, current) =>
     ],
     confirm: 'Change rate',
     run: async ({ rps, why }) => {
-      await patch('/v1/limits', { ...only(queue, Number(rps)), why });
+      const limits = queue === null ? { globalRps: Number(rps) } : { queues: { [queue]: { rps: Number(rps) } } };
+      await patch('/v1/limits', { ...limits, why });
       success(`The rate is now ${rate(Number(rps))} starts per second`);
     },
   });
 
-export const resetRate = (queue) =>
+export const resetLimits = (queue) =>
   ask({
     title:
       queue === null
         ? 'Reset the whole system to its configured rate?'
-        : `Reset queue ${queue} to its configured rate?`,
+        : `Reset queue ${queue} to its configured limits?`,
     fields: [reason(true)],
-    confirm: 'Reset to configured rate',
+    confirm: 'Reset to configured limits',
     run: async ({ why }) => {
-      await patch('/v1/limits', { ...only(queue, null), why });
-      success('The configured rate applies again');
+      const reset = queue === null ? { globalRps: null } : { queues: { [queue]: { rps: null, maxRunning: null } } };
+      await patch('/v1/limits', { ...reset, why });
+      success('The configured limits apply again');
     },
   });
 
-const only = (queue, rps) => (queue === null ? { globalRps: rps } : { queues: { [queue]: rps } });
+/** Switches on or off that queues follow what their downstream sustains. */
+export const switchAdaptive = (on) =>
+  ask({
+    title: on ? 'Switch adaptive control on?' : 'Switch adaptive control off?',
+    text: on
+      ? 'Queues slow down again when their downstream is overloaded.'
+      : 'Queues run at their configured rates, whatever their downstream answers. Retry-After delays only the job that met it.',
+    fields: [reason(true)],
+    confirm: on ? 'Switch on' : 'Switch off',
+    run: async ({ why }) => {
+      await patch('/v1/limits', { adaptive: on, why });
+      success(on ? 'Adaptive control is on' : 'Adaptive control is off');
+    },
+  });
 
 export const pauseRoom = (room) =>
   ask({

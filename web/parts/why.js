@@ -14,6 +14,7 @@ const REASONS = {
     time(until, 'until'),
   ],
   GROUP_BUSY: ({ ceiling }) => `Its group has ${count(ceiling)} jobs running, the most it may`,
+  QUEUE_BUSY: ({ ceiling }) => `Its queue has ${count(ceiling)} jobs running, the most it may`,
   WINDOW_SPENT: ({ limit, until }) => [
     `All ${count(limit)} starts of this window are used up; the next one begins `,
     time(until, 'until'),

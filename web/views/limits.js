@@ -1,4 +1,4 @@
-// The rates: in effect, as configured, and who changed them.
+// The limits: in effect, as configured, and who changed them.
 
 import { get } from '../api.js';
 import * as commands from '../commands.js';
@@ -48,7 +48,7 @@ export default function limits({ signal }) {
   return { title: 'Limits', body };
 }
 
-function buttons(queue, current, changed, again) {
+function buttons(queue, current, changed, again, other) {
   if (!mayForAll('ADMIN')) return null;
   const of = queue === null ? 'of the whole system' : `of queue ${queue}`;
   const button = (text, command) =>
@@ -61,7 +61,8 @@ function buttons(queue, current, changed, again) {
     'div.buttons',
     null,
     button('Change rate', () => commands.changeRate(queue, current)),
-    changed && button('Reset to configured rate', () => commands.resetRate(queue)),
+    changed && button('Reset to configured limits', () => commands.resetLimits(queue)),
+    other && button(...other),
   );
 }
 
@@ -72,6 +73,7 @@ function system(limits, again) {
     null,
     h('p.big', null, h('b', null, rate(limits.globalRps)), h('span.muted', null, ' starts per second')),
     facts([
+      ['Adaptive control', limits.adaptive ? 'on: queues follow what their downstream sustains' : 'off'],
       [
         'Configured',
         [
@@ -81,12 +83,15 @@ function system(limits, again) {
       ],
       ['Per window', `${count(limits.limitPerWindow)} in ${span(limits.windowMs)}`],
     ]),
-    buttons(null, limits.globalRps, changed, again),
+    buttons(null, limits.globalRps, changed, again, [
+      limits.adaptive ? 'Switch adaptive control off' : 'Switch adaptive control on',
+      () => commands.switchAdaptive(!limits.adaptive),
+    ]),
   );
 }
 
 function queueTable(limits, again) {
-  const changed = new Map(limits.queues.map(({ queue, rps }) => [queue, rps]));
+  const changed = new Set(limits.queues.map(({ queue }) => queue));
   const known = seen.stats?.queues ?? [];
   const rows = known.map((queue) => ({
     key: queue.id,
@@ -95,16 +100,18 @@ function queueTable(limits, again) {
       `${rate(queue.configuredRps)}/s`,
       changed.has(queue.id) ? 'at run time' : 'configuration',
       [`${rate(queue.rps)}/s`, queue.rps < queue.configuredRps && h('span.warn-text', null, ' · lowered')],
+      queue.maxRunning === undefined ? count(queue.running) : `${count(queue.running)} of ${count(queue.maxRunning)}`,
       buttons(queue.id, queue.configuredRps, changed.has(queue.id), again),
     ],
   }));
   return table({
-    caption: 'Rates of queues',
+    caption: 'Limits of queues',
     columns: [
       ['Queue'],
       ['Limit', 'number'],
       ['Set by'],
       ['Effective rate', 'number'],
+      ['Running', 'number'],
       ['-Actions', 'end'],
     ],
     rows,
@@ -112,9 +119,16 @@ function queueTable(limits, again) {
   });
 }
 
+// How the value of a limit reads; absent without a limit.
+const SETTINGS = {
+  RPS: (value) => `${rate(value)}/s`,
+  MAX_RUNNING: (value) => (value === undefined ? 'no limit' : `${count(value)} running`),
+  ADAPTIVE: (value) => (value > 0 ? 'adaptive' : 'not adaptive'),
+};
+
 function changeTable({ changes }) {
   return table({
-    caption: 'Changes of rates, the latest first',
+    caption: 'Changes of limits, the latest first',
     columns: [['When'], ['Who'], ['What'], ['From', 'number'], ['To', 'number'], ['Why', 'wide']],
     rows: changes.toReversed().map((change, index) => ({
       key: `${change.at} ${index}`,
@@ -122,11 +136,11 @@ function changeTable({ changes }) {
         time(change.at),
         change.by,
         change.queue === undefined ? 'whole system' : `queue ${change.queue}`,
-        `${rate(change.fromRps)}/s`,
-        `${rate(change.toRps)}/s`,
+        SETTINGS[change.setting](change.from),
+        SETTINGS[change.setting](change.to),
         change.why || '–',
       ],
     })),
-    empty: 'No rate has been changed at run time.',
+    empty: 'No limit has been changed at run time.',
   });
 }

@@ -76,6 +76,11 @@ pub struct Queue {
     pub started: u64,
     /// Jobs that wait for a worker.
     pub ready: u64,
+    /// Jobs that run.
+    pub running: u64,
+    /// How many jobs may run concurrently, over all processes; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_running: Option<u32>,
     /// Groups with a waiting job in this queue.
     pub groups_waiting: u64,
     /// When the downstream last throttled a job of this queue.

@@ -61,7 +61,7 @@ enum Command {
     Migrate(refresh::migrate::MigrateArgs),
     /// Waiting rooms: list, show, history, set limits, pause, resume, close, void passes, draw, delete
     Room(room::rooms::RoomArgs),
-    /// Rates: show, change at run time
+    /// Limits: show, change at run time
     Limits(bulk::limits::LimitsArgs),
     /// Explain why a job or a group waits
     Why(bulk::why::WhyArgs),

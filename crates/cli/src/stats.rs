@@ -59,13 +59,17 @@ fn text(stats: &Stats) -> String {
         ("version", stats.version.clone()),
     ]);
     let mut queues = Table::new(&[
-        "QUEUE", ">RATE", ">OF", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
+        "QUEUE", ">RATE", ">OF", ">RUNNING", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
     ]);
     for queue in &stats.queues {
         queues.row(vec![
             queue.id.clone(),
             number(queue.rps),
             number(queue.configured_rps),
+            match queue.max_running {
+                Some(most) => format!("{} of {most}", queue.running),
+                None => queue.running.to_string(),
+            },
             queue.ready.to_string(),
             queue.groups_waiting.to_string(),
             queue.workers.push_busy.to_string(),

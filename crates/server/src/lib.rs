@@ -31,7 +31,7 @@ mod state;
 pub mod telemetry;
 
 pub use auth::{FreshKey, fresh_key};
-pub use service::{Service, ServiceError};
+pub use service::{Service, ServiceError, redis_options};
 
 /// Returns the OpenAPI 3.1 document of the API as JSON.
 pub fn openapi_json() -> String {

@@ -169,6 +169,7 @@ pub(crate) fn kind_of(refusal: &Refusal) -> Kind {
         | Refusal::Rate { .. }
         | Refusal::QueueTwice(_)
         | Refusal::TooManyQueues { .. }
+        | Refusal::NotWithShards { .. }
         | Refusal::TextTooLong { .. } => INVALID,
     }
 }
@@ -192,6 +193,7 @@ pub(crate) fn job_code(refusal: &JobRefusal) -> &'static str {
         JobRefusal::UnknownType(_) => "unknown_type",
         JobRefusal::TooManyTypes(_) => "too_many_types",
         JobRefusal::Full { .. } => "full",
+        JobRefusal::GroupFull { .. } => "group_full",
         JobRefusal::AlreadyExpired { .. } => "already_expired",
     }
 }

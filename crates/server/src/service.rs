@@ -11,7 +11,7 @@ use tidegate_engine::bulk::{BulkService, BulkServiceBuilder};
 use tidegate_engine::refresh::RefreshHandle;
 use tidegate_store::StoreError;
 use tidegate_store::bulk::{
-    BulkStore, EmbeddedBulkOptions, EmbeddedBulkStore, RedisBulkOptions, RedisBulkStore,
+    BulkStore, EmbeddedBulkOptions, EmbeddedBulkStore, OnOtherSettings, RedisBulkOptions, RedisBulkStore,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -89,7 +89,7 @@ impl Service {
 
     /// Starts the service with handlers in this process beside the configured targets: `register` adds them to the engine.
     pub async fn start_with(
-        config: Config,
+        mut config: Config,
         register: impl FnOnce(BulkServiceBuilder) -> BulkServiceBuilder,
     ) -> Result<Self, ServiceError> {
         config.validate()?;
@@ -115,7 +115,7 @@ impl Service {
         let address = listener
             .local_addr()
             .map_err(|error| ServiceError::Listen { address, error })?;
-        let (store, folder) = open(&config).await?;
+        let (store, folder) = open(&mut config).await?;
         let refresh = Refresh::start(&config, &clock).await?;
         let rooms = RoomModule::start(&config, &client).await?;
         let metrics = Arc::new(Metrics::new(&config, clock.now()));
@@ -257,7 +257,25 @@ impl Service {
     }
 }
 
-async fn open(config: &Config) -> Result<(Arc<dyn BulkStore>, Option<Arc<EmbeddedBulkStore>>), ServiceError> {
+/// How the store of this configuration is opened, if it is on Redis.
+pub fn redis_options(config: &Config) -> RedisBulkOptions {
+    RedisBulkOptions {
+        urls: config.redis.urls(),
+        prefix: config.redis.key_prefix.clone(),
+        shards: config.redis.shards,
+        config: config.bulk(),
+        on_other_settings: match config.redis.follow_settings {
+            true => OnOtherSettings::Follow,
+            false => OnOtherSettings::Refuse,
+        },
+        clock: None,
+    }
+}
+
+/// Opens the store. The configuration follows its settings, if it is to.
+async fn open(
+    config: &mut Config,
+) -> Result<(Arc<dyn BulkStore>, Option<Arc<EmbeddedBulkStore>>), ServiceError> {
     match config.store.kind {
         StoreKind::Embedded => {
             let store = Arc::new(EmbeddedBulkStore::open(EmbeddedBulkOptions {
@@ -269,18 +287,13 @@ async fn open(config: &Config) -> Result<(Arc<dyn BulkStore>, Option<Arc<Embedde
             Ok((store.clone(), Some(store)))
         }
         StoreKind::Redis => {
-            let store = RedisBulkStore::open_lazily(RedisBulkOptions {
-                urls: config.redis.urls(),
-                prefix: config.redis.key_prefix.clone(),
-                shards: config.redis.shards,
-                config: config.bulk(),
-                clock: None,
-            })?;
+            let store = RedisBulkStore::open_lazily(redis_options(config))?;
             // A server that cannot be used fails the start, not the first request.
             match config.only_queries() {
                 true => check_shortly(&store).await?,
                 false => store.check().await?,
             }
+            config.set_bulk(store.config());
             Ok((Arc::new(store), None))
         }
     }

@@ -66,6 +66,9 @@ pub enum LeaseStop {
         /// When the next window begins.
         until: Time,
     },
+    /// As many jobs of the queue run as may, over all workers.
+    #[cfg_attr(feature = "openapi", schema(title = "LeaseStopBusy"))]
+    Busy,
 }
 
 /// A job that a worker has leased.

@@ -22,6 +22,6 @@ pub use lease::{
     Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeaseStop, LeasedJob, LeasedJobs, Settle,
     SettledAs, SettledJob, SettledJobs, Settlement, ThrottleScope,
 };
-pub use limits::{LimitChange, Limits, PatchLimits, QueueRate};
+pub use limits::{LimitChange, LimitSetting, Limits, PatchLimits, PatchQueueLimits, QueueLimits};
 pub use target::{Calls, LastFailure, Target, TargetState};
 pub use why::{WaitReason, Why};

@@ -64,6 +64,12 @@ pub enum WaitReason {
         /// The most jobs of the group that run concurrently.
         ceiling: u64,
     },
+    /// As many jobs of the queue run as may, over all workers.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonQueueBusy"))]
+    QueueBusy {
+        /// The most jobs of the queue that run concurrently.
+        ceiling: u64,
+    },
     /// The whole system has used up the rate of this window.
     #[cfg_attr(feature = "openapi", schema(title = "WaitReasonWindowSpent"))]
     WindowSpent {

@@ -70,6 +70,7 @@ impl Bulk {
                 let next = queue.rate.next_allowing(window + 1);
                 Timestamp(next.saturating_mul(limiter.length().0))
             }
+            () if queue.is_full() => return Stop::Busy,
             () => queue.downstream.next_start(now).unwrap_or(limiter.window_end()),
         };
         Stop::Limited { until }

@@ -174,6 +174,8 @@ pub enum Stop {
     Limited { until: Timestamp },
     /// Every waiting group is at a ceiling of its own until then.
     Held { until: Timestamp },
+    /// As many jobs of the queue run as may: one must end first.
+    Busy,
     /// The call reached its inspection limit; call again.
     More,
 }

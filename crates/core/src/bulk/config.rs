@@ -259,6 +259,8 @@ pub struct LimitsConfig {
     pub max_result_bytes: u64,
     /// Maximum unfinished jobs in the store; further jobs are rejected as full.
     pub max_queued_jobs: u64,
+    /// Maximum unfinished jobs of one group, so that one group does not fill the store for all.
+    pub max_queued_jobs_per_group: u64,
     /// Maximum jobs in one enqueue call.
     pub max_enqueue_batch: u64,
     /// Reject job types that `job_types` does not name.
@@ -271,6 +273,7 @@ impl Default for LimitsConfig {
             max_payload_bytes: 256 * 1024,
             max_result_bytes: 256 * 1024,
             max_queued_jobs: 20_000_000,
+            max_queued_jobs_per_group: 5_000_000,
             max_enqueue_batch: 10_000,
             known_job_types_only: false,
         }
@@ -294,6 +297,8 @@ pub struct JobTypeConfig {
 pub struct QueueConfig {
     /// Starts per second of this queue; the global rate if absent.
     pub rps: Option<f64>,
+    /// Jobs of this queue that run at once, over all processes; no limit if absent.
+    pub max_running: Option<u32>,
     /// Workers of this queue; `worker_pool.worker_count` if absent.
     pub worker_count: Option<u32>,
 }
@@ -367,6 +372,10 @@ impl BulkConfig {
         for (name, value) in [
             ("limits.max_payload_bytes", self.limits.max_payload_bytes),
             ("limits.max_queued_jobs", self.limits.max_queued_jobs),
+            (
+                "limits.max_queued_jobs_per_group",
+                self.limits.max_queued_jobs_per_group,
+            ),
             ("limits.max_enqueue_batch", self.limits.max_enqueue_batch),
         ] {
             ensure!(value > 0, "{name} = 0: it must be at least 1");
@@ -390,6 +399,10 @@ impl BulkConfig {
             {
                 return Err(ConfigError(format!("queues.{queue}.rps = {rps}: {right}")));
             }
+            ensure!(
+                settings.max_running != Some(0),
+                "queues.{queue}.max_running = 0: it must be at least 1"
+            );
             ensure!(
                 settings.worker_count != Some(0),
                 "queues.{queue}.worker_count = 0: it must be at least 1"

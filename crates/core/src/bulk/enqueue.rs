@@ -117,7 +117,7 @@ impl Bulk {
         if self.remembered_by(group, fingerprint).is_some() {
             return Enqueued::Duplicate(None);
         }
-        let kind = match self.acceptable(&new, now) {
+        let kind = match self.acceptable(group, &new, now) {
             Ok(kind) => kind,
             Err(refusal) => return Enqueued::Refused(refusal),
         };
@@ -188,7 +188,7 @@ impl Bulk {
         over && job.state == JobState::Dead && job.death == DeathReason::Cancelled
     }
 
-    fn acceptable(&mut self, new: &NewJob, now: Timestamp) -> Result<u16, JobRefusal> {
+    fn acceptable(&mut self, group: Slot, new: &NewJob, now: Timestamp) -> Result<u16, JobRefusal> {
         let limits = &self.config.limits;
         let (len, max) = (new.payload.len() as u64, limits.max_payload_bytes);
         if len > max {
@@ -197,6 +197,11 @@ impl Bulk {
         if self.totals.unfinished() >= limits.max_queued_jobs {
             return Err(JobRefusal::Full {
                 max: limits.max_queued_jobs,
+            });
+        }
+        if self.groups[group as usize].unfinished() >= limits.max_queued_jobs_per_group {
+            return Err(JobRefusal::GroupFull {
+                max: limits.max_queued_jobs_per_group,
             });
         }
         if let Some(expires_at) = new.expires_at

@@ -70,8 +70,13 @@ pub(super) struct Queue {
     pub(super) orders: [FairOrder; 3],
     pub(super) credits: PriorityCredits,
     pub(super) ready: List<QUEUE>,
+    /// Groups with unfinished jobs in it.
+    pub(super) groups: u64,
     /// Starts in the current window.
     pub(super) started: u64,
+    /// Running jobs, and how many there may be.
+    pub(super) running: u64,
+    pub(super) max_running: Option<u32>,
     /// Starts per second as configured.
     pub(super) rps: f64,
     pub(super) rate: Rate,
@@ -92,10 +97,29 @@ impl Queue {
         sustained.map_or(own, |most| most.min(own))
     }
 
+    /// As many of its jobs run as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.max_running
+            .is_some_and(|most| self.running >= u64::from(most))
+    }
+
+    /// The share of a window that each of its groups gets if all want more.
+    pub(super) fn share(&self) -> u64 {
+        let sustained = self.downstream.rate();
+        let sustained = sustained.map(|rate| (rate * self.rate.window().0 as f64 / 1_000.0).max(1.0) as u64);
+        let limit = sustained.map_or(self.rate.most(), |most| most.min(self.rate.most()));
+        (limit / self.groups.max(1)).max(1)
+    }
+
     /// Starts left in this window, by the queue's own rate and what its downstream sustains.
     pub(super) fn room(&mut self, window: u64, now: Timestamp) -> u64 {
-        let own = self.rate.allowed(window).saturating_sub(self.started);
-        own.min(self.downstream.room(now))
+        let places = self
+            .max_running
+            .map_or(u64::MAX, |most| u64::from(most).saturating_sub(self.running));
+        let own = self.rate.allowed(window).saturating_sub(self.started).min(places);
+        // Asked in any case: it notes whether it is what keeps jobs waiting.
+        let sustained = self.downstream.room(now);
+        own.min(sustained)
     }
 }
 

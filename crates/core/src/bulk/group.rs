@@ -58,8 +58,7 @@ impl Group {
         self.counts[state as usize]
     }
 
-    /// Has unfinished jobs, and so counts in the shares.
-    pub(super) fn is_active(&self) -> bool {
+    pub(super) fn unfinished(&self) -> u64 {
         [
             JobState::Waiting,
             JobState::Ready,
@@ -67,7 +66,13 @@ impl Group {
             JobState::Delayed,
         ]
         .iter()
-        .any(|&p| self.count(p) > 0)
+        .map(|&state| u64::from(self.count(state)))
+        .sum()
+    }
+
+    /// Has unfinished jobs, and so counts in the shares.
+    pub(super) fn is_active(&self) -> bool {
+        self.unfinished() > 0
     }
 
     pub(super) fn started_in(&self, window: u64) -> u32 {
@@ -212,6 +217,16 @@ impl Bulk {
         (self.limiter.rate().most() / self.active_groups.max(1)).max(1)
     }
 
+    /// Starts in one window that the group gets, if all want more, in the slowest queue that has jobs of it.
+    pub(super) fn speed(&self, group: Slot) -> u64 {
+        let flows = self.groups[group as usize].flows.iter();
+        let shares = flows
+            .map(|&flow| &self.flows[flow as usize])
+            .filter(|flow| flow.unfinished > 0)
+            .map(|flow| self.queues[usize::from(flow.queue)].share());
+        shares.fold(self.per_group_limit(), u64::min)
+    }
+
     /// The ceiling that keeps the group from starting one more job, if any, when `promised` of its ready jobs
     /// will start first.
     pub(super) fn at_ceiling(&self, group: Slot, promised: u32) -> Option<Held> {
@@ -297,12 +312,23 @@ impl Bulk {
 
     /// Counts one more unfinished job of the flow.
     pub(super) fn flow_gains(&mut self, slot: Slot) {
-        let flow = &mut self.flows[slot as usize];
+        let flow = &self.flows[slot as usize];
         if flow.unfinished == 0 {
-            let (queue, priority, tag) = (flow.queue, flow.priority, flow.tag);
-            self.queues[usize::from(queue)].orders[priority as usize].recall(slot, tag);
+            let (group, queue, priority, tag) = (flow.group, flow.queue, flow.priority, flow.tag);
+            let comes = !self.has_jobs_in(group, queue);
+            let queue = &mut self.queues[usize::from(queue)];
+            queue.orders[priority as usize].recall(slot, tag);
+            queue.groups += u64::from(comes);
         }
-        flow.unfinished += 1;
+        self.flows[slot as usize].unfinished += 1;
+    }
+
+    /// Whether the group has unfinished jobs in this queue.
+    fn has_jobs_in(&self, group: Slot, queue: u16) -> bool {
+        let flows = self.groups[group as usize].flows.iter();
+        flows
+            .map(|&flow| &self.flows[flow as usize])
+            .any(|flow| flow.queue == queue && flow.unfinished > 0)
     }
 
     pub(super) fn flow_loses(&mut self, slot: Slot) {
@@ -311,7 +337,10 @@ impl Bulk {
         if flow.unfinished > 0 {
             return;
         }
-        let (queue, priority, tag) = (flow.queue, flow.priority, flow.tag);
+        let (group, queue, priority, tag) = (flow.group, flow.queue, flow.priority, flow.tag);
+        if !self.has_jobs_in(group, queue) {
+            self.queues[usize::from(queue)].groups -= 1;
+        }
         let order = &mut self.queues[usize::from(queue)].orders[priority as usize];
         if !order.remember(slot, tag) {
             self.forget_flow(slot);

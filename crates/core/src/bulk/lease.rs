@@ -133,6 +133,7 @@ impl Bulk {
         self.limiter.charge();
         let state = &mut self.queues[usize::from(queue)];
         state.started += 1;
+        state.running += 1;
         state.downstream.start(1, now);
         self.start_pair(group, queue, now);
         let window = self.limiter.window();

@@ -1,6 +1,6 @@
-//! configure_limits: changes the rates at run time, and records who did it and why.
+//! configure_limits: changes rates and other limits at run time, and records who did it and why.
 //!
-//! A rate set here overrides the configuration until it is reset. It takes effect at once: the rest of the
+//! A limit set here overrides the configuration until it is reset. It takes effect at once: the rest of the
 //! running window is the current limit minus the starts so far. So no window has more starts than the larger of
 //! the two limits. Jobs that were promised a start under a larger limit wait in ready.
 
@@ -23,18 +23,46 @@ use crate::time::{Millis, Timestamp};
 pub const CHANGES_KEPT: usize = 100;
 /// Limit: bytes of `by` and of `why`.
 const MAX_REASON_BYTES: usize = 256;
-/// Limit: queues whose rate is set at run time.
+/// Limit: queues whose limits are set at run time.
 pub const MAX_QUEUES_SET: usize = 256;
 
-/// Changes how fast jobs may start. The change survives a restart and holds until the next one.
-#[derive(Debug, Clone, PartialEq)]
+/// Changes how fast jobs may start, and how many may run. The change survives a restart and holds until the next one.
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct ConfigureLimitsParams {
     pub global_rps: Set<f64>,
-    /// Starts per second of individual queues.
-    pub queues: Vec<(QueueId, Set<f64>)>,
+    /// Whether queues follow what their downstream sustains.
+    pub adaptive: Set<bool>,
+    pub queues: Vec<(QueueId, SetQueueLimits)>,
     /// Who requested the change, and why.
     pub by: String,
     pub why: String,
+}
+
+/// Changes of one queue's limits.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SetQueueLimits {
+    /// Starts per second.
+    pub rps: Set<f64>,
+    /// Jobs that run at once, over all processes.
+    pub max_running: Set<u32>,
+}
+
+impl SetQueueLimits {
+    /// Changes the rate alone.
+    pub fn rps(rps: Set<f64>) -> Self {
+        Self {
+            rps,
+            max_running: Set::Keep,
+        }
+    }
+
+    /// Changes alone how many jobs may run.
+    pub fn max_running(max_running: Set<u32>) -> Self {
+        Self {
+            rps: Set::Keep,
+            max_running,
+        }
+    }
 }
 
 /// A change of one setting.
@@ -47,29 +75,51 @@ pub enum Set<T> {
     Reset,
 }
 
-/// One change of the rates.
+/// A limit that can be changed at run time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitSetting {
+    /// Starts per second.
+    Rps,
+    /// Jobs that run at once.
+    MaxRunning,
+    /// Whether queues follow what their downstream sustains: 1 or 0.
+    Adaptive,
+}
+
+/// One change of a limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LimitChange {
     pub at: Timestamp,
     pub by: String,
     pub why: String,
-    /// The queue whose rate changed; none for the whole system.
+    /// The queue whose limit changed; none for the whole system.
     pub queue: Option<QueueId>,
-    pub from_rps: f64,
-    pub to_rps: f64,
+    pub setting: LimitSetting,
+    /// None: no limit.
+    pub from: Option<f64>,
+    pub to: Option<f64>,
 }
 
-/// The rates that override the configuration, and the history of their changes.
+/// The limits of one queue that override the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct QueueLimits {
+    pub rps: Option<f64>,
+    pub max_running: Option<u32>,
+}
+
+/// The limits that override the configuration, and the history of their changes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LimitsRecord {
     pub global_rps: Option<f64>,
-    pub queues: BTreeMap<QueueId, f64>,
+    pub adaptive: Option<bool>,
+    pub queues: BTreeMap<QueueId, QueueLimits>,
     /// The newest last.
     pub changes: Vec<LimitChange>,
 }
 
 impl LimitsRecord {
-    /// No rate was ever changed.
+    /// No limit was ever changed.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -95,10 +145,15 @@ impl ConfigureLimitsParams {
             if !seen.insert(queue) {
                 return Err(Refusal::QueueTwice(queue.clone()));
             }
-            if let Set::To(rps) = *set
+            if let Set::To(rps) = set.rps
                 && let Some(right) = rate_error(rps, window)
             {
                 return bad(format!("the rps of queue {queue:?}"), rps, right);
+            }
+            if set.max_running == Set::To(0) {
+                return Err(Refusal::ZeroCeiling {
+                    what: format!("max_running of queue {queue:?}"),
+                });
             }
         }
         for (what, text) in [("by", &self.by), ("why", &self.why)] {
@@ -132,11 +187,18 @@ impl Bulk {
         p.check(self.limiter.length())?;
         let mut record = self.limits.clone();
         record.global_rps = set(p.global_rps, record.global_rps);
+        record.adaptive = set(p.adaptive, record.adaptive);
         for (queue, change) in &p.queues {
-            match set(*change, record.queues.get(queue).copied()) {
-                Some(rps) => record.queues.insert(queue.clone(), rps),
-                None => record.queues.remove(queue),
+            let was = record.queues.get(queue).copied().unwrap_or_default();
+            let is = QueueLimits {
+                rps: set(change.rps, was.rps),
+                max_running: set(change.max_running, was.max_running),
             };
+            if is == QueueLimits::default() {
+                record.queues.remove(queue);
+            } else {
+                record.queues.insert(queue.clone(), is);
+            }
         }
         if record.queues.len() > MAX_QUEUES_SET {
             return Err(Refusal::TooManyQueues {
@@ -145,17 +207,22 @@ impl Bulk {
         }
         let named = p.queues.into_iter().map(|(queue, _)| Some(queue));
         for queue in std::iter::once(None).chain(named) {
-            let from_rps = self.rps(&self.limits, queue.as_ref());
-            let to_rps = self.rps(&record, queue.as_ref());
-            if from_rps != to_rps {
-                record.changes.push(LimitChange {
-                    at: now,
-                    by: p.by.clone(),
-                    why: p.why.clone(),
-                    queue,
-                    from_rps,
-                    to_rps,
-                });
+            let (was, is) = (
+                self.values(&self.limits, queue.as_ref()),
+                self.values(&record, queue.as_ref()),
+            );
+            for ((setting, from), (_, to)) in was.into_iter().zip(is) {
+                if from != to {
+                    record.changes.push(LimitChange {
+                        at: now,
+                        by: p.by.clone(),
+                        why: p.why.clone(),
+                        queue: queue.clone(),
+                        setting,
+                        from,
+                        to,
+                    });
+                }
             }
         }
         let old = record.changes.len().saturating_sub(CHANGES_KEPT);
@@ -173,8 +240,46 @@ impl Bulk {
         let of_all = || limits.global_rps.unwrap_or(self.config.backpressure.global_rps);
         let Some(queue) = queue else { return of_all() };
         let configured = || self.config.queues.get(queue)?.rps;
-        let set = limits.queues.get(queue).copied();
-        set.or_else(configured).unwrap_or_else(of_all)
+        let set = || limits.queues.get(queue)?.rps;
+        set().or_else(configured).unwrap_or_else(of_all)
+    }
+
+    /// How many jobs of a queue may run at once: as set at run time, else as configured.
+    fn max_running(&self, limits: &LimitsRecord, queue: &QueueId) -> Option<u32> {
+        let configured = || self.config.queues.get(queue)?.max_running;
+        let set = || limits.queues.get(queue)?.max_running;
+        set().or_else(configured)
+    }
+
+    fn adaptive(&self, limits: &LimitsRecord) -> bool {
+        let configured = self.config.congestion.adaptive;
+        self.config.congestion.enabled && limits.adaptive.unwrap_or(configured)
+    }
+
+    /// The limits in effect of a queue, or of the whole system.
+    fn values(&self, limits: &LimitsRecord, queue: Option<&QueueId>) -> [(LimitSetting, Option<f64>); 2] {
+        let rps = (LimitSetting::Rps, Some(self.rps(limits, queue)));
+        let other = match queue {
+            None => (
+                LimitSetting::Adaptive,
+                Some(f64::from(u8::from(self.adaptive(limits)))),
+            ),
+            Some(queue) => (
+                LimitSetting::MaxRunning,
+                self.max_running(limits, queue).map(f64::from),
+            ),
+        };
+        [rps, other]
+    }
+
+    /// Whether queues follow what their downstream sustains.
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.adaptive(&self.limits)
+    }
+
+    /// The initial maximum of running jobs of a queue.
+    pub(super) fn queue_max_running(&self, queue: &QueueId) -> Option<u32> {
+        self.max_running(&self.limits, queue)
     }
 
     /// The initial rate of a queue.
@@ -188,11 +293,22 @@ impl Bulk {
         let share_rises = rate.most() > self.limiter.rate().most();
         let mut raised = share_rises;
         self.limiter.set_rate(rate);
+        let adaptive = self.is_adaptive();
         for queue in 0..self.queues.len() {
             let rps = self.queue_rps(&self.queues[queue].name);
+            let max_running = self.queue_max_running(&self.queues[queue].name);
             let queue = &mut self.queues[queue];
+            if !adaptive && !queue.downstream.is_free() {
+                queue.downstream = Downstream::default();
+                raised = true;
+            }
             raised |= rps > queue.rps && queue.downstream.is_free();
             queue.set_rps(rps, self.limiter.length());
+            raised |= queue.is_full() && max_running.is_none_or(|most| queue.running < u64::from(most));
+            queue.max_running = max_running;
+        }
+        if !adaptive {
+            self.forget_pairs(now);
         }
         if share_rises && self.config.backpressure.strict_share {
             // The next pick holds those that are still at their ceiling again.
@@ -219,6 +335,8 @@ impl Bulk {
         QueueView {
             id: name.clone(),
             configured_rps,
+            running: queue.map_or(0, |queue| queue.running),
+            max_running: self.queue_max_running(name),
             rps: sustained.map_or(configured_rps, |rate| rate.min(configured_rps)),
             held_until: downstream.as_ref().and_then(Downstream::held_until),
             started: queue.map_or(0, |queue| queue.started),
@@ -236,6 +354,7 @@ impl Bulk {
             configured_global_rps: self.config.backpressure.global_rps,
             limit_per_window: self.limiter.rate().most(),
             window_ms: self.limiter.length(),
+            adaptive: self.is_adaptive(),
             queues: self.limits.queues.clone().into_iter().collect(),
             changes: self.limits.changes.clone(),
         }
@@ -249,9 +368,7 @@ mod tests {
     fn to(rps: f64) -> ConfigureLimitsParams {
         ConfigureLimitsParams {
             global_rps: Set::To(rps),
-            queues: Vec::new(),
-            by: String::new(),
-            why: String::new(),
+            ..ConfigureLimitsParams::default()
         }
     }
 
@@ -268,10 +385,15 @@ mod tests {
         );
         let mail = QueueId::new("mail").unwrap();
         let mut of_queue = to(10.0);
-        of_queue.queues = vec![(mail, Set::To(f64::NAN))];
+        of_queue.queues = vec![(mail.clone(), SetQueueLimits::rps(Set::To(f64::NAN)))];
         assert_eq!(
             refused(&of_queue),
             "the rps of queue \"mail\" = NaN: it must be from 0.00001 to 1000000000"
+        );
+        of_queue.queues = vec![(mail, SetQueueLimits::max_running(Set::To(0)))];
+        assert_eq!(
+            refused(&of_queue),
+            "max_running of queue \"mail\" = 0: a ceiling must be at least 1"
         );
         let mut long = to(10.0);
         long.why = "x".repeat(257);

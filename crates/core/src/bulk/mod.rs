@@ -57,6 +57,7 @@ pub mod restore;
 mod retain;
 mod settle;
 mod stats;
+mod store_settings;
 mod throttle;
 pub mod views;
 pub mod why;
@@ -74,7 +75,10 @@ use job::{Job, Kind};
 pub use job::{JobState, default_queue};
 use lease::LeaseEntry;
 use limiter::WindowLimiter;
-pub use limits::{CHANGES_KEPT, ConfigureLimitsParams, LimitChange, MAX_QUEUES_SET, Set};
+pub use limits::{
+    CHANGES_KEPT, ConfigureLimitsParams, LimitChange, LimitSetting, MAX_QUEUES_SET, QueueLimits, Set,
+    SetQueueLimits,
+};
 use list::{List, Slot};
 pub use pair::ThrottleScope;
 pub use purge::PurgeParams;
@@ -334,7 +338,10 @@ impl Bulk {
             orders: Default::default(),
             credits: Default::default(),
             ready: List::default(),
+            groups: 0,
             started: 0,
+            running: 0,
+            max_running: self.queue_max_running(name),
             rps,
             rate: Rate::new(rps, self.limiter.length()),
             downstream: Downstream::default(),

@@ -141,6 +141,24 @@ impl Bulk {
         }
     }
 
+    /// Nobody follows a downstream any more: groups go on as if none had ever been overloaded.
+    pub(super) fn forget_pairs(&mut self, now: Timestamp) {
+        let of_groups = self.groups.iter().filter(|(_, group)| !group.pairs.is_empty());
+        let slots: Vec<Slot> = of_groups.map(|(slot, _)| slot as Slot).collect();
+        for slot in slots {
+            let queues: Vec<u16> = self.groups[slot as usize]
+                .pairs
+                .iter()
+                .map(|pair| pair.queue)
+                .collect();
+            for queue in queues {
+                self.unhold_pair(slot, queue, now);
+            }
+            self.groups[slot as usize].pairs.clear();
+            self.signals.work = true;
+        }
+    }
+
     /// The group's own downstream is overloaded: it alone slows down.
     pub(super) fn overload_pair(&mut self, group: Slot, queue: u16, change: impl FnOnce(&mut Downstream)) {
         let pairs = &mut self.groups[group as usize].pairs;

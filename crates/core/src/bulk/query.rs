@@ -227,7 +227,7 @@ impl Bulk {
         CongestionState {
             group: group.id.clone(),
             non_ready_count: u64::from(group.congested),
-            rate_limit_speed: self.per_group_limit(),
+            rate_limit_speed: self.speed(slot),
             current_backoff_ms: backoff.wait,
             congestion_level: backoff.level,
             total_throttle_count: group.stats.total_throttle_count,

@@ -38,6 +38,10 @@ pub enum Refusal {
         value: String,
         right: String,
     },
+    #[error(
+        "{what} cannot be limited: the store has {shards} shards, and only one that has one shard counts running jobs exactly"
+    )]
+    NotWithShards { what: String, shards: u32 },
     #[error("queue {0:?} is named twice; name it once")]
     QueueTwice(QueueId),
     #[error("more than {max} queues would have a rate set at run time; reset some, or configure them")]
@@ -65,6 +69,8 @@ pub enum JobRefusal {
     TooManyTypes(JobType),
     #[error("the store holds {max} unfinished jobs, its limit")]
     Full { max: u64 },
+    #[error("the group has {max} unfinished jobs, the limit of one group")]
+    GroupFull { max: u64 },
     #[error("the job expires at {expires_at:?}, before it could run")]
     AlreadyExpired { expires_at: Timestamp },
 }

@@ -270,6 +270,8 @@ impl Restore {
 
     fn insert_lost(&mut self, job: Job, head: JobHead<'_>) {
         let (seq, batch) = (job.seq, job.batch);
+        let queue = self.bulk.flows[job.flow as usize].queue;
+        self.bulk.queues[usize::from(queue)].running += 1;
         let slot = self.insert_unfinished(job, head);
         let owner = Owner::new("of a process that ended").expect("a constant within the limits");
         self.bulk.deadlines.insert((Timestamp(0), seq));

@@ -49,6 +49,11 @@ impl Bulk {
     pub(super) fn end_lease(&mut self, lease: LeaseRef, slot: Slot) -> Timestamp {
         let entry = self.leases.remove(&lease.job).expect("the caller found it");
         self.deadlines.remove(&(self.jobs[slot as usize].at, lease.job));
+        let flow = &self.flows[self.jobs[slot as usize].flow as usize];
+        let queue = &mut self.queues[usize::from(flow.queue)];
+        // Somebody may wait for the place.
+        self.signals.work |= queue.is_full();
+        queue.running -= 1;
         entry.started_at
     }
 
@@ -65,7 +70,7 @@ impl Bulk {
         let flow = &self.flows[self.jobs[slot as usize].flow as usize];
         let (group, queue) = (flow.group, flow.queue);
         let cap = self.config.backpressure.max_retry_after_ms;
-        let enabled = self.config.congestion.enabled && self.config.congestion.adaptive;
+        let enabled = self.is_adaptive();
         let running = u64::from(self.groups[group as usize].count(JobState::Running));
         let entry = &mut self.queues[usize::from(queue)];
         let rps = entry.rps;

@@ -77,11 +77,10 @@ impl Bulk {
     /// their age, not by their number. Returns how many entries it added.
     pub(super) fn snapshot_congestion(&mut self, now: Timestamp) -> u32 {
         let oldest = now - self.config.congestion.stats_retention_ms;
-        let speed = self.per_group_limit();
         let mut added = 0;
         let slots: Vec<Slot> = self.groups_by_seq.values().copied().collect();
         for slot in slots {
-            let backoff_ms = self.next_backoff(slot).wait;
+            let (backoff_ms, speed) = (self.next_backoff(slot).wait, self.speed(slot));
             let group = &mut self.groups[slot as usize];
             let history = &mut group.stats.history;
             while history.front().is_some_and(|entry| entry.timestamp < oldest) {

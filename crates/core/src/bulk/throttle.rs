@@ -15,7 +15,7 @@ impl Bulk {
             &self.config.congestion,
             self.limiter.length(),
             ahead,
-            self.per_group_limit(),
+            self.speed(group),
         )
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::command::{BatchCounts, BatchStatus, Ceilings, DeathReason, DelayReason, JobSeq, Priority};
 use super::congestion::{CongestionLevel, Estimate};
 use super::job::JobState;
-pub use super::limits::LimitChange;
+pub use super::limits::{LimitChange, QueueLimits};
 pub use super::stats::CongestionSnapshot;
 use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use crate::time::{Millis, Timestamp};
@@ -292,6 +292,10 @@ pub enum Wait {
         ceiling: u64,
         until: Timestamp,
     },
+    /// Its queue has its maximum of running jobs.
+    QueueBusy {
+        ceiling: u64,
+    },
     /// Its group has its maximum of running jobs.
     GroupBusy {
         ceiling: u64,
@@ -323,6 +327,9 @@ pub struct QueueView {
     /// Starts per second: the configured rate, and the rate its downstream currently bears.
     pub configured_rps: f64,
     pub rps: f64,
+    /// Running jobs, and how many there may be over all processes.
+    pub running: u64,
+    pub max_running: Option<u32>,
     /// Starts in the current window.
     pub started: u64,
     pub ready: u64,
@@ -342,8 +349,10 @@ pub struct LimitsView {
     pub configured_global_rps: f64,
     pub limit_per_window: u64,
     pub window_ms: Millis,
-    /// Rates of queues set at run time, in order of name.
-    pub queues: Vec<(QueueId, f64)>,
+    /// Whether queues follow what their downstream sustains.
+    pub adaptive: bool,
+    /// Limits of queues set at run time, in order of name.
+    pub queues: Vec<(QueueId, QueueLimits)>,
     /// The latest changes, the newest last.
     pub changes: Vec<LimitChange>,
 }

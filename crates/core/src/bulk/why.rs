@@ -70,6 +70,8 @@ pub struct QueueFacts {
     pub started: u64,
     pub ready: u64,
     pub ready_max: u64,
+    pub running: u64,
+    pub max_running: Option<u64>,
 }
 
 /// No cause: the job is running or finished, or there is none.
@@ -130,7 +132,12 @@ fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     {
         waits.push(Wait::GroupBusy { ceiling });
     }
-    let held_by_group = waits.iter().any(|wait| !matches!(wait, Wait::Behind { .. }));
+    if let Some(ceiling) = queue.max_running
+        && queue.running + promised(queue.ready) >= ceiling
+    {
+        waits.push(Wait::QueueBusy { ceiling });
+    }
+    let held_up = waits.iter().any(|wait| !matches!(wait, Wait::Behind { .. }));
     let spent_from = waits.len();
     if window.room <= promised(window.ready) {
         let limit = window.limit;
@@ -144,7 +151,7 @@ fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
         waits.push(Wait::ReadyFull { ready: queue.ready });
     }
     // A ready job only waits for a worker, whatever happens to the window.
-    if !held_by_group && (!waiting || waits.len() == spent_from) {
+    if !held_up && (!waiting || waits.len() == spent_from) {
         let queue = facts.queue.clone();
         waits.push(Wait::Workers { queue });
     }
@@ -236,6 +243,8 @@ impl Bulk {
                 started: queue.started,
                 ready: u64::from(queue.ready.len),
                 ready_max: u64::from(self.config.backpressure.ready_queue_max_size),
+                running: queue.running,
+                max_running: queue.max_running.map(u64::from),
             },
         }
     }

@@ -140,7 +140,7 @@ impl Pool {
             let wait = match outcome.stop {
                 Stop::Enough | Stop::More => continue,
                 Stop::Limited { until } | Stop::Held { until } => alarm.wait(until, window),
-                Stop::Empty | Stop::Full => self.patience,
+                Stop::Empty | Stop::Full | Stop::Busy => self.patience,
             };
             // In a spent window no signal brings work.
             let limited = matches!(outcome.stop, Stop::Limited { .. });

@@ -198,12 +198,14 @@ pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
         configured_global_rps: view.configured_global_rps,
         limit_per_window: view.limit_per_window,
         window_ms: view.window_ms.0,
+        adaptive: view.adaptive,
         queues: view
             .queues
             .into_iter()
-            .map(|(queue, rps)| api::QueueRate {
+            .map(|(queue, limits)| api::QueueLimits {
                 queue: queue.into(),
-                rps,
+                rps: limits.rps,
+                max_running: limits.max_running,
             })
             .collect(),
         changes: view
@@ -214,8 +216,13 @@ pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
                 by: change.by,
                 why: change.why,
                 queue: change.queue.map(Into::into),
-                from_rps: change.from_rps,
-                to_rps: change.to_rps,
+                setting: match change.setting {
+                    core::LimitSetting::Rps => api::LimitSetting::Rps,
+                    core::LimitSetting::MaxRunning => api::LimitSetting::MaxRunning,
+                    core::LimitSetting::Adaptive => api::LimitSetting::Adaptive,
+                },
+                from: change.from,
+                to: change.to,
             })
             .collect(),
     }

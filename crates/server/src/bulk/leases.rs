@@ -100,7 +100,7 @@ pub(crate) async fn lease(
             Stop::Enough | Stop::More => continue,
             Stop::Limited { until } => (wait_for(&app, until), true),
             Stop::Held { until } => (wait_for(&app, until), false),
-            Stop::Empty | Stop::Full => (POLL_INTERVAL, false),
+            Stop::Empty | Stop::Full | Stop::Busy => (POLL_INTERVAL, false),
         };
         tokio::select! {
             // While the rate is used up, a signal brings no work.
@@ -120,6 +120,7 @@ fn lease_stop(stop: Stop) -> Option<LeaseStop> {
     match stop {
         Stop::Enough | Stop::More => None,
         Stop::Empty | Stop::Full => Some(LeaseStop::Empty),
+        Stop::Busy => Some(LeaseStop::Busy),
         Stop::Limited { until } => Some(LeaseStop::Limited { until: time(until) }),
         Stop::Held { until } => Some(LeaseStop::Held { until: time(until) }),
     }

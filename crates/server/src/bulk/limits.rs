@@ -1,9 +1,9 @@
 //! Limits: read, and change at run time.
 
 use axum::extract::State;
-use tidegate_api::{Limits, Nullable, PatchLimits, Role};
+use tidegate_api::{Limits, Nullable, PatchLimits, PatchQueueLimits, Role};
 use tidegate_core::bulk::views::{Query, View};
-use tidegate_core::bulk::{ConfigureLimitsParams, Set};
+use tidegate_core::bulk::{ConfigureLimitsParams, Set, SetQueueLimits};
 use tidegate_core::ids::QueueId;
 
 use super::convert;
@@ -20,28 +20,36 @@ async fn view(app: &App) -> ApiResult<Limits> {
     }
 }
 
-/// Reads the rates that hold now, and who changed them.
+fn set<T>(value: Nullable<T>) -> Set<T> {
+    match value {
+        Nullable::Absent => Set::Keep,
+        Nullable::Null => Set::Reset,
+        Nullable::Value(value) => Set::To(value),
+    }
+}
+
+/// Reads the limits that hold now, and who changed them.
 #[utoipa::path(
     get, path = "/v1/limits",
     operation_id = "getLimits", tag = "limits", security(("apiKey" = ["READ"]), ()),
-    responses((status = 200, description = "The rates and their latest changes.", body = Limits))
+    responses((status = 200, description = "The limits and their latest changes.", body = Limits))
 )]
 pub(crate) async fn read(State(app): State<App>, caller: Caller) -> ApiResult<Json<Limits>> {
     caller.need_for_all(Role::Read)?;
     view(&app).await.map(Json)
 }
 
-/// Changes rates.
+/// Changes limits.
 ///
-/// The new rates hold at once, and until somebody changes them again. `null` restores the configured rate.
+/// The new limits hold at once, and until somebody changes them again. `null` restores the configured value.
 #[utoipa::path(
     patch, path = "/v1/limits",
     operation_id = "updateLimits", tag = "limits", security(("apiKey" = ["ADMIN"]), ()),
     request_body(
-        content = PatchLimits, description = "The rates to change.",
-        example = json!({"globalRps": 50.0, "queues": {"mailer": null}, "why": "The provider is slow today"})
+        content = PatchLimits, description = "The limits to change.",
+        example = json!({"globalRps": 50.0, "queues": {"mailer": {"maxRunning": 5}}, "why": "The provider is slow today"})
     ),
-    responses((status = 200, description = "The rates after the change.", body = Limits))
+    responses((status = 200, description = "The limits after the change.", body = Limits))
 )]
 pub(crate) async fn patch(
     State(app): State<App>,
@@ -49,24 +57,30 @@ pub(crate) async fn patch(
     Json(body): Json<PatchLimits>,
 ) -> ApiResult<Json<Limits>> {
     caller.need_for_all(Role::Admin)?;
-    let set = |rps: Option<f64>| rps.map_or(Set::Reset, Set::To);
+    let of_queue = |limits: &PatchQueueLimits| SetQueueLimits {
+        rps: set(limits.rps),
+        max_running: set(limits.max_running),
+    };
     let queues = body
         .queues
         .iter()
-        .map(|(queue, rps)| Ok((QueueId::new(queue)?, set(*rps))));
+        .map(|(queue, limits)| Ok((QueueId::new(queue)?, of_queue(limits))));
     let params = ConfigureLimitsParams {
-        global_rps: match body.global_rps {
-            Nullable::Absent => Set::Keep,
-            Nullable::Null => Set::Reset,
-            Nullable::Value(rps) => Set::To(rps),
-        },
+        global_rps: set(body.global_rps),
+        adaptive: set(body.adaptive),
         queues: queues.collect::<ApiResult<_>>()?,
         by: caller.name.clone(),
         why: body.why.clone().unwrap_or_default(),
     };
-    if params.global_rps == Set::Keep && params.queues.is_empty() {
+    let of_all = params.global_rps == Set::Keep && params.adaptive == Set::Keep;
+    if of_all
+        && params
+            .queues
+            .iter()
+            .all(|(_, set)| *set == SetQueueLimits::default())
+    {
         return Err(ApiError::invalid(
-            "the body changes nothing; give `globalRps` or `queues`",
+            "the body changes nothing; give `globalRps`, `adaptive`, or `queues` with `rps` or `maxRunning`",
         ));
     }
     let command = AuditedCommand::new("limits.patch", "limits")

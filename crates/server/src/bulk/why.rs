@@ -95,6 +95,7 @@ fn reason(app: &App, wait: Wait) -> WaitReason {
             until: time(until),
         },
         Wait::GroupBusy { ceiling } => WaitReason::GroupBusy { ceiling },
+        Wait::QueueBusy { ceiling } => WaitReason::QueueBusy { ceiling },
         Wait::WindowSpent { limit, until } => WaitReason::WindowSpent {
             limit,
             until: time(until),
@@ -171,6 +172,9 @@ fn sentence(reason: &WaitReason) -> String {
         }
         WaitReason::GroupBusy { ceiling } => {
             format!("its group has {ceiling} running jobs, which is its ceiling")
+        }
+        WaitReason::QueueBusy { ceiling } => {
+            format!("its queue has {ceiling} running jobs, which is its limit")
         }
         WaitReason::WindowSpent { limit, until } => {
             format!("the rate of {limit} starts per window is used up until {until}")

@@ -105,4 +105,30 @@ impl Config {
         }
         bulk
     }
+
+    /// Replaces the settings of bulk jobs, those of targets included.
+    pub fn set_bulk(&mut self, bulk: BulkConfig) {
+        for (name, target) in &mut self.targets {
+            let queue = bulk.queues.get(name);
+            target.rps = queue.and_then(|queue| queue.rps);
+        }
+        let BulkConfig {
+            fair_queue,
+            backpressure,
+            congestion,
+            worker_pool,
+            retention,
+            limits,
+            job_types,
+            queues,
+        } = bulk;
+        self.fair_queue = fair_queue;
+        self.backpressure = backpressure;
+        self.congestion = congestion;
+        self.worker_pool = worker_pool;
+        self.retention = retention;
+        self.limits = limits;
+        self.job_types = job_types;
+        self.queues = queues;
+    }
 }

@@ -125,6 +125,9 @@ pub struct RedisConfig {
     pub key_prefix: String,
     /// The number of shards of the groups, fixed when the store is created.
     pub shards: u32,
+    /// What to do if the settings of the store differ from these: `false` refuses to start and names them, `true` uses those
+    /// of the store. `tidegate config apply` changes them for all processes.
+    pub follow_settings: bool,
 }
 
 impl Default for RedisConfig {
@@ -137,6 +140,7 @@ impl Default for RedisConfig {
             db: 0,
             key_prefix: "bulk-action:".into(),
             shards: 1,
+            follow_settings: false,
         }
     }
 }

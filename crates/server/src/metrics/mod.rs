@@ -39,7 +39,7 @@ use crate::state::App;
 
 const REQUEST_SECONDS: [f64; 11] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 /// Why a lease or an admission stopped.
-const STOPS: [&str; 6] = ["enough", "empty", "full", "limited", "held", "more"];
+const STOPS: [&str; 7] = ["enough", "empty", "full", "limited", "held", "more", "busy"];
 /// What became of jobs that workers settled.
 const SETTLED: [&str; 5] = ["completed", "delayed", "dead", "released", "stale"];
 
@@ -154,6 +154,7 @@ impl Metrics {
             Stop::Limited { .. } => 3,
             Stop::Held { .. } => 4,
             Stop::More => 5,
+            Stop::Busy => 6,
         };
         add(&self.lease_stops[stop], 1);
         add(&self.leased, groups.len());

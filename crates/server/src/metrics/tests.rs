@@ -101,6 +101,8 @@ pub(crate) fn full() -> Scrape {
             started: 1,
             ready: 2,
             groups_waiting: 3,
+            running: 4,
+            max_running: None,
             last_cut_at: None,
             held_until: None,
             workers: Workers::default(),

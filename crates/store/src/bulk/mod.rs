@@ -18,5 +18,7 @@ pub mod transfer;
 pub use embedded::{EmbeddedBulkOptions, EmbeddedBulkStore};
 pub use model::ModelBulkStore;
 #[cfg(feature = "redis")]
-pub use redis::{MAX_SHARDS, RedisBulkOptions, RedisBulkStore};
+pub use redis::{
+    Difference, MAX_SHARDS, OnOtherSettings, RedisBulkOptions, RedisBulkStore, SettingsChange, StoredSettings,
+};
 pub use store::{BulkNotifier, BulkStore, BulkStoreExt, DeadJob, JobDetails, LeasedJob};

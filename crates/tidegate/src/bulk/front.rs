@@ -206,10 +206,13 @@ impl Tidegate {
             urls: location.urls,
             prefix: location.key_prefix,
             shards: location.shards,
-            config: config.clone(),
+            config,
+            on_other_settings: location.on_other_settings,
             clock: None,
-        });
-        Ok(Setup::new(Arc::new(store.await?), config, None))
+        })
+        .await?;
+        let config = store.config();
+        Ok(Setup::new(Arc::new(store), config, None))
     }
 
     /// Returns the store, for every transition without a method here.

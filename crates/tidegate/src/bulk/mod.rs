@@ -19,4 +19,6 @@ pub use tidegate_engine::bulk::{
     CompletedBatch, EngineError, Gate, Handler, IntoCallbackResult, IntoResult, Job, JobError, Progress,
     ProgressStream, Reducer,
 };
+#[cfg(feature = "redis")]
+pub use tidegate_store::bulk::OnOtherSettings;
 pub use tidegate_store::bulk::{BulkStore, BulkStoreExt, JobDetails};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_durable::Durability;
 #[cfg(feature = "redis")]
-use tidegate_store::bulk::RedisBulkOptions;
+use tidegate_store::bulk::{OnOtherSettings, RedisBulkOptions};
 
 /// Why a configuration file is unusable.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +58,8 @@ pub struct Redis {
     /// The number of shards for the groups, which a Cluster spreads over its nodes. Default: 1. Fixed when the
     /// store is created.
     pub shards: u32,
+    /// What to do if the store has other settings than [`Options::config`]. Default: refuse to start, and name them.
+    pub on_other_settings: OnOtherSettings,
 }
 
 /// The location of a Tidegate's jobs, and its configuration: [`Options::new`] for a data folder,
@@ -76,8 +78,7 @@ pub struct Redis {
 pub struct Options<Location = Folder> {
     /// The location: a [`Folder`] or, with the feature `redis`, a Redis server.
     pub location: Location,
-    /// The configuration. All processes on one Redis store need the same: the process that connects last
-    /// decides for all.
+    /// The configuration. Limits, queues and retention belong to a store on Redis: all its processes have the same.
     pub config: BulkConfig,
 }
 
@@ -115,6 +116,7 @@ impl Options<Redis> {
                 urls: defaults.urls,
                 key_prefix: defaults.prefix,
                 shards: defaults.shards,
+                on_other_settings: defaults.on_other_settings,
             },
             config: defaults.config,
         }
@@ -138,6 +140,13 @@ impl Options<Redis> {
     #[must_use]
     pub fn shards(mut self, shards: u32) -> Self {
         self.location.shards = shards;
+        self
+    }
+
+    /// Uses the settings of the store where they differ from these. By default, such a process does not start.
+    #[must_use]
+    pub fn follow_settings(mut self) -> Self {
+        self.location.on_other_settings = OnOtherSettings::Follow;
         self
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tempfile::TempDir;
 use tidegate_store::bulk::{
-    BulkStore, EmbeddedBulkOptions, EmbeddedBulkStore, RedisBulkOptions, RedisBulkStore,
+    BulkStore, EmbeddedBulkOptions, EmbeddedBulkStore, OnOtherSettings, RedisBulkOptions, RedisBulkStore,
 };
 
 use super::{BulkArgs, config};
@@ -138,6 +138,7 @@ async fn open_redis(prefix: String, args: &BulkArgs) -> anyhow::Result<Opened> {
         shards: args.shards,
         config: config(args),
         clock: None,
+        on_other_settings: OnOtherSettings::Refuse,
     };
     let store = Arc::new(RedisBulkStore::open(options).await?);
     Ok(Opened {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tidegate_core::bulk::congestion::CongestionLevel;
 use tidegate_core::bulk::views::{CongestionState, GroupView, Query, View};
 use tidegate_core::ids::GroupId;
 use tidegate_core::time::Timestamp;
@@ -49,12 +50,29 @@ impl Congestion {
             None if state.last_throttle_at.is_some_and(|at| at >= began) => 0,
             None => total,
         };
+        let level_before = self.states.get(&state.group).map(|known| known.congestion_level);
+        report(level_before.unwrap_or_default(), &state);
         self.states.insert(state.group.clone(), state.clone());
         (state, total - before)
     }
 
     pub(crate) fn states(&self) -> impl Iterator<Item = &CongestionState> {
         self.states.values()
+    }
+}
+
+/// Logs a group that becomes more congested than an operator can ignore, and the end of that.
+fn report(before: CongestionLevel, state: &CongestionState) {
+    let now = state.congestion_level;
+    let (group, delayed, backoff) = (&state.group, state.non_ready_count, state.current_backoff_ms);
+    let speed = state.rate_limit_speed;
+    if now > before && now >= CongestionLevel::High {
+        tracing::warn!(
+            %group, level = ?now, delayed, %backoff, speed,
+            "the group is congested: more of its jobs are throttled than its share of the rate can start soon"
+        );
+    } else if now < CongestionLevel::High && before >= CongestionLevel::High {
+        tracing::info!(%group, level = ?now, delayed, "the group is no longer congested");
     }
 }
 

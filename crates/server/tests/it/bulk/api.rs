@@ -167,7 +167,7 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
     let (status, limits) = running
         .patch(
             "/v1/limits",
-            json!({ "globalRps": 7, "queues": { "default": 5 }, "why": "the provider asked" }),
+            json!({ "globalRps": 7, "queues": { "default": { "rps": 5 } }, "why": "the provider asked" }),
         )
         .await;
     assert_eq!(status, 200, "{limits}");
@@ -177,8 +177,8 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
     );
     let change = &limits["changes"][0];
     assert_eq!(
-        (&change["fromRps"], &change["toRps"]),
-        (&json!(1000.0), &json!(7.0))
+        (&change["setting"], &change["from"], &change["to"]),
+        (&json!("RPS"), &json!(1000.0), &json!(7.0))
     );
     assert_eq!(
         (&change["by"], &change["why"]),

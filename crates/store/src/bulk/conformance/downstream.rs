@@ -2,7 +2,7 @@
 
 use tidegate_core::bulk::config::{BulkConfig, JobTypeConfig, QueueConfig};
 use tidegate_core::bulk::views::{Query, QueueView, View};
-use tidegate_core::bulk::{JobOutcome, Stop, ThrottleScope};
+use tidegate_core::bulk::{ConfigureLimitsParams, JobOutcome, LimitSetting, Set, Stop, ThrottleScope};
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::harness::*;
@@ -133,6 +133,52 @@ pub async fn the_rate_follows_what_is_delivered(backend: &dyn Backend) {
     assert!(calls * 100 <= successes * 115, "{calls} calls for {successes}");
     let view = view(&q, "default").await;
     assert!(view.rps < 25.0 && view.last_cut_at.is_some(), "{view:?}");
+}
+
+pub async fn it_can_be_switched_off_at_run_time(backend: &dyn Backend) {
+    let q = Harness::with(backend, adaptive).await;
+    let switch = |on| ConfigureLimitsParams {
+        adaptive: on,
+        by: "Ada".to_owned(),
+        ..ConfigureLimitsParams::default()
+    };
+    q.enqueue_n("A", 3_000).await;
+    q.enqueue_n("B", 3_000).await;
+    for job in q.take(40).await {
+        let outcome = match job.leased.group.as_str() {
+            "A" => throttled_group(Some(600_000)),
+            _ => throttled(),
+        };
+        q.settle(&job, outcome).await;
+    }
+    q.advance(5_000);
+    assert!(q.take(500).await.len() < 100, "both are held or slow");
+    assert_eq!(q.call(switch(Set::To(false))).await, Ok(()));
+    let limits = match q.view(Query::Limits).await {
+        View::Limits(limits) => limits,
+        other => panic!("limits were answered with {other:?}"),
+    };
+    let change = limits.changes.last().expect("it was changed");
+    assert_eq!(
+        (limits.adaptive, change.setting, change.from, change.to),
+        (false, LimitSetting::Adaptive, Some(1.0), Some(0.0))
+    );
+    q.advance(1_000);
+    let jobs = q.take(500).await;
+    assert_eq!(jobs.len(), 500, "the configured rate holds");
+    assert!(groups(&jobs).contains('A'), "a hold of its group is over");
+    q.settle_all(&jobs, throttled()).await;
+    q.advance(1_000);
+    assert_eq!(q.take(500).await.len(), 500, "throttles lower nothing");
+    assert_eq!(q.call(switch(Set::Reset)).await, Ok(()));
+    for job in q.take(100).await {
+        q.settle(&job, throttled()).await;
+    }
+    q.advance(1_000);
+    assert!(
+        q.take(500).await.len() < 500,
+        "the configured control is on again"
+    );
 }
 
 pub async fn another_queue_keeps_its_rate(backend: &dyn Backend) {

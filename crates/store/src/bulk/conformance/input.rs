@@ -170,6 +170,29 @@ pub async fn a_full_store_refuses(backend: &dyn Backend) {
     ));
 }
 
+pub async fn a_full_group_is_refused_and_others_are_not(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| c.limits.max_queued_jobs_per_group = 2).await;
+    let outcome = q.enqueue("A", jobs("A", 3)).await;
+    let full = Enqueued::Refused(JobRefusal::GroupFull { max: 2 });
+    assert_eq!(outcome.jobs[2], full);
+    assert_eq!(outcome.total_jobs, 2, "what was refused is not counted");
+    assert!(matches!(
+        q.enqueue("B", vec![job("x")]).await.jobs[0],
+        Enqueued::Accepted(_)
+    ));
+    let leased = q.take_one().await;
+    assert_eq!(
+        q.enqueue("A", vec![job("more")]).await.jobs,
+        [full],
+        "a lease frees nothing"
+    );
+    q.settle(&leased, done()).await;
+    assert!(matches!(
+        q.enqueue("A", vec![job("more")]).await.jobs[0],
+        Enqueued::Accepted(_)
+    ));
+}
+
 pub async fn ids_come_back_as_they_were_given(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     for id in ["job:001", "job-001", "001", "bulk-action:job:job:001"] {

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::bulk::views::*;
-use tidegate_core::bulk::{ConfigureLimitsParams, MAX_QUEUES_SET, Refusal, Set, Stop};
+use tidegate_core::bulk::{
+    AdmitParams, ConfigureLimitsParams, ExpireLeasesParams, LimitSetting, MAX_QUEUES_SET, QueueLimits,
+    Refusal, Set, SetQueueLimits, Stop,
+};
 use tidegate_core::time::Millis;
 
 use super::harness::*;
@@ -12,9 +15,13 @@ use super::queues::mail_queue;
 fn change(global_rps: Set<f64>, queues: &[(&str, Set<f64>)]) -> ConfigureLimitsParams {
     ConfigureLimitsParams {
         global_rps,
-        queues: queues.iter().map(|&(name, rate)| (queue(name), rate)).collect(),
+        queues: queues
+            .iter()
+            .map(|&(name, rate)| (queue(name), SetQueueLimits::rps(rate)))
+            .collect(),
         by: "Ada".to_owned(),
         why: "the downstream asked for it".to_owned(),
+        ..ConfigureLimitsParams::default()
     }
 }
 
@@ -129,13 +136,17 @@ pub async fn a_queue_gets_another_rate(backend: &dyn Backend) {
         .iter()
         .map(|change| {
             let queue = change.queue.as_ref().map(ToString::to_string);
-            (queue, change.from_rps, change.to_rps)
+            (queue, change.from, change.to)
         })
         .collect();
     let mail = || Some("mail".to_owned());
     assert_eq!(
         rates,
-        [(mail(), 3.0, 5.0), (mail(), 5.0, 2.0), (mail(), 2.0, 3.0)]
+        [
+            (mail(), Some(3.0), Some(5.0)),
+            (mail(), Some(5.0), Some(2.0)),
+            (mail(), Some(2.0), Some(3.0))
+        ]
     );
     assert_eq!(limits.queues, []);
 }
@@ -177,10 +188,14 @@ pub async fn a_queue_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Back
     let all = queues(&q).await;
     assert_eq!(all.keys().collect::<Vec<_>>(), ["later", "mail"]);
     assert_eq!(all["later"].rps, 1.5);
-    assert_eq!(
-        limits(&q).await.queues,
-        [(queue("later"), 1.5), (queue("mail"), 2.0)]
-    );
+    let rate = |name: &str, rps| {
+        let limits = QueueLimits {
+            rps: Some(rps),
+            max_running: None,
+        };
+        (queue(name), limits)
+    };
+    assert_eq!(limits(&q).await.queues, [rate("later", 1.5), rate("mail", 2.0)]);
 }
 
 pub async fn a_rate_that_was_cut_stays_cut(backend: &dyn Backend) {
@@ -225,6 +240,8 @@ pub async fn looking_at_queues_changes_nothing(backend: &dyn Backend) {
         id: queue("default"),
         configured_rps: 100.0,
         rps: 100.0,
+        running: 2,
+        max_running: None,
         started: 2,
         ready: 2,
         groups_waiting: 2,
@@ -236,6 +253,87 @@ pub async fn looking_at_queues_changes_nothing(backend: &dyn Backend) {
     assert_eq!(queues(&q).await, all);
     q.next_window();
     assert_eq!(queues(&q).await["default"].started, 0);
+}
+
+/// A store whose queue `mail` runs at most three jobs at once. A store with several shards refuses that.
+async fn three_at_once(backend: &dyn Backend) -> Option<Harness> {
+    let opened = Harness::try_with(backend, |c| {
+        mail_queue(c, None);
+        c.queues.entry(queue("mail")).or_default().max_running = Some(3);
+    })
+    .await;
+    match opened {
+        Ok(store) if backend.shards() == 1 => Some(store),
+        Err(refused) if backend.shards() > 1 => {
+            let refused = refused.to_string();
+            assert!(refused.contains("only a store with one shard"), "{refused}");
+            None
+        }
+        Ok(_) => panic!("nobody counts the running jobs of all shards"),
+        Err(error) => panic!("the store does not open: {error}"),
+    }
+}
+
+pub async fn a_queue_runs_at_most_so_many_jobs(backend: &dyn Backend) {
+    let Some(q) = three_at_once(backend).await else {
+        return;
+    };
+    q.enqueue("A", of_kind("mail", jobs("A", 20))).await;
+    q.enqueue("B", of_kind("mail", jobs("B", 20))).await;
+    q.enqueue_n("A", 1).await;
+    let first = q.lease_in("mail", 10).await;
+    assert_eq!((first.jobs.len(), first.stop), (3, Stop::Busy));
+    assert_eq!(q.take(10).await.len(), 1, "other queues are free");
+    q.next_window();
+    assert_eq!(q.lease_in("mail", 10).await.stop, Stop::Busy);
+    q.settle(&first.jobs[0], done()).await;
+    let next = q.lease_in("mail", 10).await;
+    assert_eq!((next.jobs.len(), next.stop), (1, Stop::Busy));
+
+    let of_mail = |most| ConfigureLimitsParams {
+        queues: vec![(queue("mail"), SetQueueLimits::max_running(most))],
+        ..change(Set::Keep, &[])
+    };
+    set(&q, of_mail(Set::To(5))).await;
+    assert_eq!(q.lease_in("mail", 10).await.jobs.len(), 2);
+    set(&q, of_mail(Set::To(1))).await;
+    q.settle(&first.jobs[1], done()).await;
+    assert_eq!(q.lease_in("mail", 10).await.stop, Stop::Busy, "four run, one may");
+    let view = limits(&q).await;
+    let one = QueueLimits {
+        rps: None,
+        max_running: Some(1),
+    };
+    assert_eq!(view.queues, [(queue("mail"), one)]);
+    let seen: Vec<_> = view.changes.iter().map(|c| (c.setting, c.from, c.to)).collect();
+    let most = LimitSetting::MaxRunning;
+    assert_eq!(seen, [(most, Some(3.0), Some(5.0)), (most, Some(5.0), Some(1.0))]);
+    let mail = &queues(&q).await["mail"];
+    assert_eq!((mail.running, mail.max_running), (4, Some(1)));
+    set(&q, of_mail(Set::Reset)).await;
+    assert_eq!(limits(&q).await.queues, []);
+    // Leases that run out free their places, too.
+    q.advance(3_600_000);
+    q.call(ExpireLeasesParams { max: 100 }).await;
+    assert_eq!(q.lease_in("mail", 10).await.jobs.len(), 3);
+}
+
+pub async fn ready_jobs_count_as_running_soon(backend: &dyn Backend) {
+    let Some(q) = three_at_once(backend).await else {
+        return;
+    };
+    q.enqueue("A", of_kind("mail", jobs("A", 20))).await;
+    let one = q.lease_in("mail", 1).await.jobs;
+    let params = AdmitParams {
+        queue: queue("mail"),
+        max: 10,
+        ready_cap: 10,
+    };
+    assert_eq!(q.call(params.clone()).await.admitted.len(), 2);
+    assert!(q.call(params.clone()).await.admitted.is_empty());
+    assert_eq!(q.lease_in("mail", 10).await.jobs.len(), 2);
+    q.settle(&one[0], done()).await;
+    assert_eq!(q.call(params).await.admitted.len(), 1);
 }
 
 pub async fn a_reset_goes_back_to_the_configuration(backend: &dyn Backend) {
@@ -260,13 +358,14 @@ pub async fn it_is_known_who_changed_a_limit(backend: &dyn Backend) {
     set(&q, change(Set::Keep, &[("default", Set::Reset)])).await;
     let both = change(Set::To(0.1 * 200.0), &[("default", Set::To(7.0))]);
     set(&q, both).await;
-    let change = |at: u64, of: Option<&str>, from_rps, to_rps| LimitChange {
+    let change = |at: u64, of: Option<&str>, from, to| LimitChange {
         at: START + Millis(at),
         by: "Ada".to_owned(),
         why: "the downstream asked for it".to_owned(),
         queue: of.map(queue),
-        from_rps,
-        to_rps,
+        setting: LimitSetting::Rps,
+        from: Some(from),
+        to: Some(to),
     };
     let view = limits(&q).await;
     assert_eq!(
@@ -283,8 +382,8 @@ pub async fn it_is_known_who_changed_a_limit(backend: &dyn Backend) {
     }
     let changes = limits(&q).await.changes;
     assert_eq!(changes.len(), 100, "the latest ones");
-    assert_eq!(changes[99].to_rps, 110.3);
-    assert_eq!(changes[0].to_rps, 11.3);
+    assert_eq!(changes[99].to, Some(110.3));
+    assert_eq!(changes[0].to, Some(11.3));
 }
 
 pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {

@@ -4,7 +4,7 @@
 -- ARGV  as base.lua, then: queue, maximum jobs, maximum ready jobs
 -- RETURNS  facts, then the admitted jobs, for each denied one: job, group, wait (ms), uncapped wait (ms), congestion
 --   level, starts of all in this window, limit, starts of the group, share of the group; why it stopped (enough,
---   full, limited, more, empty, held), until when (ms) or 0; ready jobs and weight in the order of the queue
+--   full, limited, busy, more, empty, held), until when (ms) or 0; ready jobs and weight in the order of the queue
 -- BOUND  the maximum, plus ten times as many inspected jobs and a thousand; a thousand groups whose window turned
 local name, most, cap = next_arg(), next_number(), next_number()
 unhold_turned()
@@ -17,7 +17,7 @@ local admitted, stop, till = {}, nil, 0
 while not stop do
   if #admitted >= most then stop = 'enough'
   elseif queue.r >= cap then stop = 'full'
-  elseif room(queue) == 0 then stop, till = 'limited', pace.till(queue)
+  elseif room(queue) == 0 then stop, till = pace.stop(queue)
   else
     local J, g, flow = pick(index)
     if J then

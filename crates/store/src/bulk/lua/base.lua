@@ -30,6 +30,8 @@ local function keys_of(prefix)
     meta = prefix .. 'meta',
     config = prefix .. 'config',
     settings = prefix .. 'settings',
+    compared = prefix .. 'settings:compared',
+    settings_changes = prefix .. 'settings:changes',
     limits = prefix .. 'limits',
     group = prefix .. 'group',
     group_ids = prefix .. 'group:ids',

@@ -1,9 +1,26 @@
 -- How long throttled jobs wait, and how many jobs a queue may start: the same formulas as in the core. Shared, because
 -- every start and every throttle of a call charges the same window.
 
+-- The queue's own rate, in starts per second.
+local function configured(queue)
+  local settings = C.queues[queue.n]
+  return settings and settings.rps or C.rps
+end
+-- Starts in one window that the group gets, if all want more, in the slowest queue that has jobs of it.
+local function speed_of(g)
+  local slowest = per_group_limit()
+  for _, flow in pairs(g.flows) do
+    local queue = M.queues[flow.l]
+    local limit, sustained = rate.most(configured(queue), C.window), downstream.rate(queue.d)
+    if sustained then limit = min(limit, floor(max(1.0, sustained * C.window / 1000.0))) end
+    slowest = min(slowest, max(1, floor(limit / max(1, queue.gr))))
+  end
+  return slowest
+end
+
 local function next_backoff(g)
   if not C.cong then return C.base, C.base, 0 end
-  local uncapped = C.base + floor(g.cong / per_group_limit()) * C.window
+  local uncapped = C.base + floor(g.cong / speed_of(g)) * C.window
   local level
   if uncapped <= C.base then level = 0
   elseif uncapped < C.base * 3 then level = 1
@@ -28,16 +45,24 @@ local function uncongest(g, reason)
   if reason ~= DELAY.SCHEDULED then g.cong = g.cong - 1 end
 end
 
--- The queue's own rate, in starts per second.
-local function configured(queue)
+-- Jobs of a queue that run at once.
+local running = {}
+function running.most(queue)
   local settings = C.queues[queue.n]
-  return settings and settings.rps or C.rps
+  return settings and settings.running
 end
+function running.full(queue)
+  local most = running.most(queue)
+  return most and queue.run >= most
+end
+
 local pace = {}
 function pace.advance(queue) downstream.advance(queue.d, configured(queue)) end
 -- Starts that the queue's rate and its downstream still allow in this window.
 function pace.room(queue)
   local own = max(0, rate.allowed(configured(queue), C.window, M.win) - queue.s)
+  local most = running.most(queue)
+  if most then own = min(own, max(0, most - queue.run)) end
   return min(own, downstream.room(queue.d))
 end
 
@@ -56,17 +81,18 @@ local function room(queue)
   if granted then return min(window_room(), own) end
   return min(max(0, window_room() - M.ready), own)
 end
--- The queue may start nothing more now: until when.
-function pace.till(queue)
+-- The queue may start nothing more now: why (limited or busy), and until when.
+function pace.stop(queue)
   if window_room() <= (granted and 0 or M.ready) then
-    if granted then return window_end() end
-    return rate.next(C.rps, C.window, M.win + 1) * C.window
+    if granted then return 'limited', window_end() end
+    return 'limited', rate.next(C.rps, C.window, M.win + 1) * C.window
   end
   local own = configured(queue)
   if queue.s + queue.r >= rate.allowed(own, C.window, M.win) then
-    return rate.next(own, C.window, M.win + 1) * C.window
+    return 'limited', rate.next(own, C.window, M.win + 1) * C.window
   end
-  return downstream.next_start(queue.d) or window_end()
+  if running.full(queue) then return 'busy', 0 end
+  return 'limited', downstream.next_start(queue.d) or window_end()
 end
 -- What an outcome says about the downstream.
 local feedback = {}

@@ -4,7 +4,7 @@
 -- ARGV  as base.lua, then: group, base priority, its step, batch or "", number of types, types…, then for each job:
 --   id, flags (priority + 4 with run_at + 8 with expires_at + 16 if the payload is too large + 32 x type), packed job
 -- RETURNS  facts, then ok, batch, jobs of the batch and for each: its number (accepted), minus its number
---   (duplicate; 0 if it is no longer kept), or large, full, expired or unknown; or cancelled or sealed with the batch
+--   (duplicate; 0 if it is no longer kept), or large, full, crowded, expired or unknown; or cancelled or sealed with the batch
 -- BOUND  the caller's jobs, and as many jobs that they replace
 
 local group_id, base_priority, step, batch_id = next_arg(), next_number(), next_number(), next_arg()
@@ -95,6 +95,7 @@ local function home_of(name, priority)
   end
   return home
 end
+local of_group = g.c[WAITING] + g.c[READY] + g.c[RUNNING] + g.c[DELAYED]
 local queued = others_unfinished + M.c[WAITING] + M.c[READY] + M.c[RUNNING] + M.c[DELAYED]
 for i = 1, count do
   local id, flags, tail = ARGV[first + i * 3 - 2], tonumber(ARGV[first + i * 3 - 1]), ARGV[first + i * 3]
@@ -113,6 +114,7 @@ for i = 1, count do
     answers[i] = again and known >= again and known or -known
   elseif floor(flags / 16) % 2 == 1 then answers[i] = 'large'
   elseif queued + accepted >= C.queued then answers[i] = 'full'
+  elseif of_group + accepted >= C.queued_group then answers[i] = 'crowded'
   elseif exp and exp <= max(now, run or now) then answers[i] = 'expired'
   elseif C.known_only and not C.kinds[name] then answers[i] = 'unknown'
   else

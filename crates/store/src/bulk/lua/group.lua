@@ -141,9 +141,14 @@ local function flow_len(flow) return flow.nr + flow.nt + flow.nf end
 -- A group in a queue whose downstream limits each group on its own: g.pairs by queue, each with d, its downstream, and
 -- held, until when its flows are out of the order. The held ones of a queue are in a sorted set, queue.hp of them.
 local pair = {}
-function pair.of(g, index) return g.pairs and g.pairs[tostring(index)] end
+-- Those of an older generation are as good as gone: switching adaptive control off begins a new one.
+function pair.any(g, index) return g.pairs and g.pairs[tostring(index)] end
+function pair.of(g, index)
+  local p = pair.any(g, index)
+  if p and p.gen == M.pairs then return p end
+end
 function pair.is_held(g, index)
-  local p = pair.of(g, index)
+  local p = pair.any(g, index)
   return p and p.held ~= nil
 end
 
@@ -267,7 +272,7 @@ local function queue_for(name)
   if i then return i end
   local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
   M.queues[#M.queues + 1] = {
-    n = name, c = { 0, 0, 0 }, r = 0, s = 0, d = downstream.new(), hp = 0,
+    n = name, c = { 0, 0, 0 }, r = 0, s = 0, gr = 0, run = 0, d = downstream.new(), hp = 0,
     o = { order(), order(), order() },
   }
   return #M.queues
@@ -280,10 +285,17 @@ end
 local function kind_of(name) return C.kinds[name] or C.kind end
 
 -- The group's flow in this queue and priority; created if needed, with its remembered tag.
+local function has_jobs_in(g, queue)
+  for _, flow in pairs(g.flows) do
+    if flow.l == queue then return true end
+  end
+  return false
+end
 local function flow_for(g, queue, priority)
   local k = queue .. ':' .. priority
   local flow = g.flows[k]
   if flow then return flow end
+  if not has_jobs_in(g, queue) then M.queues[queue].gr = M.queues[queue].gr + 1 end
   flow = { k = k, l = queue, v = priority, tag = 0, since = 0, served = 0, un = 0, nr = 0, nt = 0, nf = 0 }
   local o = M.queues[queue].o[priority]
   flow.ep = o.ep
@@ -314,6 +326,7 @@ local function flow_loses(g, flow)
   if placed[flow] then zdrop(names.order(flow.l, flow.v), placed[flow]) placed[flow] = nil end
   drop_lists(g, flow)
   g.flows[flow.k] = nil
+  if not has_jobs_in(g, flow.l) then M.queues[flow.l].gr = M.queues[flow.l].gr - 1 end
   M.flows = M.flows - 1
   local o = order_of(flow)
   if flow.tag > o.vt then
@@ -361,7 +374,7 @@ function pair.hold(g, index, till)
   notify_timer = true
 end
 function pair.unhold(g, index)
-  local p = pair.of(g, index)
+  local p = pair.any(g, index)
   if not p or not p.held then return end
   p.held = nil
   M.queues[index].hp = M.queues[index].hp - 1
@@ -382,6 +395,19 @@ function pair.unhold_due()
           queue.hp = queue.hp - 1
           zdrop(names.pairs(index), text)
         end
+      end
+    end
+  end
+end
+-- Nobody follows a downstream any more: groups go on as if none had ever been overloaded; at most a thousand of each
+-- queue at once, the others when they would try again.
+function pair.forget()
+  M.pairs = M.pairs + 1
+  for index, queue in ipairs(M.queues) do
+    if queue.hp > 0 then
+      for _, text in ipairs(call('ZRANGE', names.pairs(index), 0, 999)) do
+        local g = get_group(tonumber(text))
+        if g then pair.unhold(g, index) end
       end
     end
   end
@@ -410,7 +436,8 @@ function pair.overloaded(g, index, started, after, guess)
   g.pairs = g.pairs or {}
   local p = pair.of(g, index)
   if not p then
-    p = { d = downstream.new() }
+    pair.unhold(g, index)
+    p = { d = downstream.new(), gen = M.pairs }
     g.pairs[tostring(index)] = p
   end
   downstream.overloaded(p.d, started, after, guess)

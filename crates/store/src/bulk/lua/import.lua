@@ -53,6 +53,8 @@ elseif what == 'limits' then
   call('SET', K.limits, encode(L))
 elseif what == 'end' then
   M.importing, M.imported = nil, who
+  -- The first process that opens the store brings its settings.
+  call('DEL', K.compared)
   notify_work, notify_aggregate, notify_timer = true, true, true
   return { flush(), 'ok', 0 }
 elseif step > M.imported then

@@ -244,7 +244,15 @@ local function view_of(J, a)
   return { J.seq, J.v, J.state, J.att, kind_of(J.kind).retries, J.thr, J.at, J.delay, J.death, a.id, M.queues[J.queue].n,
     J.blob, J.text }
 end
-local function end_lease(J) zdrop(K.inflight, padded(J.seq)) end
+function running.ended(queue, count)
+  -- Somebody may wait for the place.
+  if running.full(queue) then notify_work = true end
+  queue.run = queue.run - count
+end
+local function end_lease(J)
+  zdrop(K.inflight, padded(J.seq))
+  running.ended(M.queues[J.queue], 1)
+end
 -- Releases a group that was held for too many running jobs.
 local function lease_ended(g)
   if g.held == 'L' then unhold(g) end

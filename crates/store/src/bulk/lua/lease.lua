@@ -2,7 +2,7 @@
 -- two workers get one job, and the starts of all workers stay within the limits.
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua, then: queue, maximum jobs, owner
--- RETURNS  facts, then why it stopped (enough, limited, more, empty, held), until when (ms) or 0, granted starts that
+-- RETURNS  facts, then why it stopped (enough, limited, busy, more, empty, held), until when (ms) or 0, granted starts that
 --   are left, group and batch of each batch that occurs, then for each job: number, fence, its batch's index,
 --   attempt, deadline (ms), timeout (ms), packed job; ready jobs and weight in the order of the queue
 -- BOUND  the maximum, plus ten times as many inspected jobs and a thousand; a retry inspects up to 100,000 leases for
@@ -55,7 +55,7 @@ pace.advance(queue)
 -- The next job to start, detached, within every limit; or nil, why, until when.
 local function next_start()
   while queue.r > 0 do
-    if window_room() == 0 or pace.room(queue) == 0 then return nil, 'limited', pace.till(queue) end
+    if window_room() == 0 or pace.room(queue) == 0 then return nil, pace.stop(queue) end
     if inspections == 0 then return nil, 'more', 0 end
     local l = list(names.ready(index))
     local J
@@ -86,7 +86,7 @@ local function next_start()
       return J, g, flow
     end
   end
-  if room(queue) == 0 then return nil, 'limited', pace.till(queue) end
+  if room(queue) == 0 then return nil, pace.stop(queue) end
   local J, g, flow = pick(index)
   if J then return J, g, flow end
   if g == 'more' then return nil, 'more', 0 end
@@ -110,7 +110,7 @@ while not stop do
   J.state, J.sp, J.at, J.dirty = RUNNING, NOWHERE, now + kind.timeout + C.margin, true
   J.started, J.owner, J.req = now, who, request
   charge()
-  queue.s = queue.s + 1
+  queue.s, queue.run = queue.s + 1, queue.run + 1
   feedback.starts(index, 1, g)
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
   -- As shift does; a start makes no group active or idle.

@@ -103,7 +103,7 @@ local function plain_starts(index, queue, most, who, out, of)
   if n == 0 then return 0 end
   queue.c[1], queue.c[2], queue.c[3] = 0, 0, 0
   queue.c[priority] = credit
-  queue.s, M.started, M.tstarted = queue.s + n, M.started + n, M.tstarted + n
+  queue.s, queue.run, M.started, M.tstarted = queue.s + n, queue.run + n, M.started + n, M.tstarted + n
   if granted then granted = granted - n end
   feedback.starts(index, n)
   M.most = max(M.most, M.started)

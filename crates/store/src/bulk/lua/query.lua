@@ -52,7 +52,7 @@ local function job_view(J)
 end
 local function congestion(g)
   local wait, _, level = next_backoff(g)
-  return { g.id, g.cong, per_group_limit(), wait, level, g.st[1], g.st[2] or -1, g.st[3], g.st[4], g.st[5], g.seq }
+  return { g.id, g.cong, speed_of(g), wait, level, g.st[1], g.st[2] or -1, g.st[3], g.st[4], g.st[5], g.seq }
 end
 local function page(view)
   local after, most = next_number(), max(1, next_number())

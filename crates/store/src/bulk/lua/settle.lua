@@ -97,6 +97,7 @@ local function book_plain()
     flow.un = flow.un - n + 1
     flow_loses(g, flow)
     a.un, a.c[2] = a.un - n, a.c[2] + n
+    running.ended(M.queues[p.queue], n)
   end
   -- The last outcome of a batch, in whichever of its flows, completes it.
   for a, last in pairs(last_of) do
@@ -118,7 +119,7 @@ local function book_if_plain(i, at)
     local a = get_batch(aseq)
     local g = get_group(a.g)
     local special = queue > 255 or a.keep or not is_open(a) or g.held == 'L' or pair.of(g, queue)
-    p = { a = a, g = g, flow = g.flows[queue .. ':' .. priority], n = 0, throttles = 0, special = special }
+    p = { a = a, g = g, queue = queue, flow = g.flows[queue .. ':' .. priority], n = 0, throttles = 0, special = special }
     plain[key] = not special and p or nil
     if special then return false end
   end

@@ -4,7 +4,7 @@
 -- ARGV  as base.lua
 -- RETURNS  facts, then how many entries were added
 -- BOUND  a thousand groups; the next call starts with those not reached
-local oldest, speed, added = now - C.stats_age, per_group_limit(), 0
+local oldest, added = now - C.stats_age, 0
 M.snap = now
 for _, text in ipairs(call('ZRANGE', K.congested, 0, 999)) do
   local g = get_group(tonumber(text))
@@ -12,7 +12,7 @@ for _, text in ipairs(call('ZRANGE', K.congested, 0, 999)) do
   if g.cong > 0 or last > 0 then
     local key = names.history(int(g.seq))
     local wait = next_backoff(g)
-    call('RPUSH', key, struct.pack('>I7I4I7I7', now, g.cong, wait, speed))
+    call('RPUSH', key, struct.pack('>I7I4I7I7', now, g.cong, wait, speed_of(g)))
     g.hl, g.ht = g.cong, now
     added = added + 1
     while true do

@@ -23,7 +23,8 @@ local function facts_of(J, flow, batch_paused, ahead)
   local queue = M.queues[flow.l]
   return { common, J.state, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
     started_in(g, M.win), g.c[READY], g.c[RUNNING], g.cw or -1, g.cl or -1, flag(g.held == M.win), flag(C.strict),
-    rate.window(), window_room(), M.ready, queue_allowed(queue), queue.s, queue.r, C.ready_max }
+    rate.window(), window_room(), M.ready, queue_allowed(queue), queue.s, queue.r, C.ready_max, queue.run,
+    running.most(queue) or -1 }
 end
 
 -- How many jobs are ahead of an entry of a list. Stale entries do not count.

@@ -80,6 +80,7 @@ pub(super) fn stop(items: &mut Items) -> StoreResult<Stop> {
         "enough" => Stop::Enough,
         "empty" => Stop::Empty,
         "full" => Stop::Full,
+        "busy" => Stop::Busy,
         "more" => Stop::More,
         "limited" => Stop::Limited { until },
         "held" => Stop::Held { until },
@@ -161,6 +162,9 @@ pub(super) fn enqueue(
                 },
                 b"full" => JobRefusal::Full {
                     max: limits.max_queued_jobs,
+                },
+                b"crowded" => JobRefusal::GroupFull {
+                    max: limits.max_queued_jobs_per_group,
                 },
                 b"unknown" => JobRefusal::UnknownType(job.kind.clone()),
                 b"expired" => JobRefusal::AlreadyExpired {

@@ -12,7 +12,9 @@ use futures_util::future::try_join_all;
 use redis::Cmd;
 use tidegate_core::bulk::record::LimitsRecord;
 use tidegate_core::bulk::views::{LimitChange, LimitsView, Query, QueueView};
-use tidegate_core::bulk::{CHANGES_KEPT, ConfigureLimitsParams, MAX_QUEUES_SET, Refusal, Set};
+use tidegate_core::bulk::{
+    CHANGES_KEPT, ConfigureLimitsParams, LimitSetting, MAX_QUEUES_SET, QueueLimits, Refusal, Set,
+};
 use tidegate_core::ids::QueueId;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_redis::{Args, Failure, Items, Live, Request};
@@ -22,29 +24,30 @@ use crate::StoreError;
 
 type StoreResult<T> = Result<T, StoreError>;
 
-/// A shard's knowledge of the rates set at run time.
+/// A shard's knowledge of the limits set at run time.
 #[derive(Debug)]
 pub(super) struct StoredLimits {
-    /// Raised with every change; 0 if no rate was ever set.
+    /// Raised with every change; 0 if no limit was ever set.
     version: u64,
     pub(super) record: LimitsRecord,
     configured_rps: f64,
+    /// In effect.
+    adaptive: bool,
 }
 
 impl StoredLimits {
     pub(super) fn read(items: &mut Items) -> StoreResult<Self> {
         let version = items.unsigned()?;
-        let of_all = items.text()?;
-        let global_rps = if of_all.is_empty() {
-            None
-        } else {
-            Some(rate(&of_all)?)
-        };
-        let mut named = items.items()?;
-        let mut queues = BTreeMap::new();
-        while !named.is_empty() {
-            queues.insert(named.name::<QueueId>()?, rate(&named.text()?)?);
-        }
+        let global_rps = number(&items.text()?)?;
+        let adaptive = number(&items.text()?)?.map(|on| on > 0.0);
+        let queues = items.items()?.each(|one| -> Result<_, StoreError> {
+            let queue = one.name::<QueueId>()?;
+            let limits = QueueLimits {
+                rps: number(&one.text()?)?,
+                max_running: number(&one.text()?)?.map(|most| most as u32),
+            };
+            Ok((queue, limits))
+        })?;
         let changes = items.items()?.each(|one| -> Result<_, StoreError> {
             let (at, by, why, queue) = (one.time()?, one.text()?, one.text()?, one.text()?);
             Ok(LimitChange {
@@ -52,19 +55,33 @@ impl StoredLimits {
                 by,
                 why,
                 queue: QueueId::new(queue).ok(),
-                from_rps: rate(&one.text()?)?,
-                to_rps: rate(&one.text()?)?,
+                setting: setting(&one.text()?)?,
+                from: number(&one.text()?)?,
+                to: number(&one.text()?)?,
             })
         })?;
         Ok(Self {
             version,
             record: LimitsRecord {
                 global_rps,
-                queues,
+                adaptive,
+                queues: queues.into_iter().collect(),
                 changes,
             },
             configured_rps: rate(&items.text()?)?,
+            adaptive: number(&items.text()?)?.is_some_and(|on| on > 0.0),
         })
+    }
+}
+
+fn setting(name: &str) -> StoreResult<LimitSetting> {
+    match name {
+        "rps" => Ok(LimitSetting::Rps),
+        "max_running" => Ok(LimitSetting::MaxRunning),
+        "adaptive" => Ok(LimitSetting::Adaptive),
+        other => Err(StoreError::Corrupt(format!(
+            "a script answered {other:?} as a limit"
+        ))),
     }
 }
 
@@ -89,22 +106,37 @@ fn rate(text: &str) -> StoreResult<f64> {
         .map_err(|_| StoreError::Corrupt(format!("a script answered {text:?} as a rate")))
 }
 
+fn number(text: &str) -> StoreResult<Option<f64>> {
+    match text {
+        "" => Ok(None),
+        text => rate(text).map(Some),
+    }
+}
+
 /// A record as the scripts and the stream encode it.
 pub(super) fn as_json(record: &LimitsRecord) -> StoreResult<String> {
     serde_json::to_string(record).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
 fn encode(p: &ConfigureLimitsParams) -> Args {
+    fn text<T>(set: Set<T>, text: impl Fn(T) -> String) -> String {
+        match set {
+            Set::Keep => String::new(),
+            Set::To(value) => text(value),
+            Set::Reset => "reset".to_owned(),
+        }
+    }
+    let rate = |rps: f64| rps.to_string();
     let mut args = Args::default();
-    let rate = |set: Set<f64>| match set {
-        Set::Keep => String::new(),
-        Set::To(rps) => rps.to_string(),
-        Set::Reset => "reset".to_owned(),
-    };
     args.big(CHANGES_KEPT as u64).big(MAX_QUEUES_SET as u64);
-    args.text(&rate(p.global_rps)).text(&p.by).text(&p.why);
+    args.text(&text(p.global_rps, rate))
+        .text(&text(p.adaptive, |on| u8::from(on).to_string()))
+        .text(&p.by)
+        .text(&p.why);
     for (queue, set) in &p.queues {
-        args.text(queue.as_str()).text(&rate(*set));
+        args.text(queue.as_str())
+            .text(&text(set.rps, rate))
+            .text(&text(set.max_running, |most| most.to_string()));
     }
     args
 }
@@ -114,8 +146,20 @@ impl Shared {
         &self,
         p: &ConfigureLimitsParams,
     ) -> StoreResult<Result<(), Refusal>> {
-        if let Err(refusal) = p.check(self.config.backpressure.window()) {
+        if let Err(refusal) = p.check(self.config().backpressure.window()) {
             return Ok(Err(refusal));
+        }
+        let at_once = p
+            .queues
+            .iter()
+            .find(|(_, set)| matches!(set.max_running, Set::To(_)));
+        if let Some((queue, _)) = at_once
+            && self.shards > 1
+        {
+            return Ok(Err(Refusal::NotWithShards {
+                what: format!("max_running of queue {queue:?}"),
+                shards: self.shards,
+            }));
         }
         let mut items = self.call(0, &scripts::CONFIGURE_LIMITS, &encode(p)).await?;
         if items.text()? != "ok" {
@@ -187,6 +231,7 @@ impl Shared {
             configured_global_rps: stored.configured_rps,
             limit_per_window: items.unsigned()?,
             window_ms: Millis(items.unsigned()?),
+            adaptive: stored.adaptive,
             queues: stored.record.queues.into_iter().collect(),
             changes: stored.record.changes,
         })
@@ -226,6 +271,8 @@ fn queue(one: &mut Items) -> StoreResult<QueueView> {
         groups_waiting: one.unsigned()?,
         last_cut_at: one.maybe()?.map(Timestamp),
         held_until: one.maybe()?.map(Timestamp),
+        running: one.unsigned()?,
+        max_running: one.maybe()?.map(|most| most as u32),
     })
 }
 
@@ -233,6 +280,7 @@ fn add(whole: &mut QueueView, one: &QueueView) {
     whole.rps = (whole.rps + one.rps).min(whole.configured_rps);
     whole.started += one.started;
     whole.ready += one.ready;
+    whole.running += one.running;
     whole.groups_waiting += one.groups_waiting;
     whole.last_cut_at = whole.last_cut_at.max(one.last_cut_at);
     whole.held_until = whole.held_until.max(one.held_until);

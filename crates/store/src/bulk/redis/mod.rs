@@ -22,13 +22,14 @@ mod scripts;
 mod settings;
 mod shards;
 mod signals;
+mod stored_settings;
 mod transfer;
 mod views;
 mod why;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -40,11 +41,12 @@ use tidegate_core::clock::Clock;
 use tidegate_core::hash::fnv1a;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_redis::keys::check_prefix;
-use tidegate_redis::{Args, Caller, Error, Failure, Items, Live, PATIENCE, Request, Script, Servers};
+use tidegate_redis::{Args, Caller, Failure, Items, Live, PATIENCE, Request, Script, Servers};
 
 use self::decode::Numbers;
 use self::keys::Keys;
 use self::known::Known;
+pub use self::stored_settings::{Difference, OnOtherSettings, SettingsChange, StoredSettings};
 use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
@@ -63,6 +65,8 @@ pub struct RedisBulkOptions {
     /// The number of shards that groups are spread over; fixed when the store is created.
     pub shards: u32,
     pub config: BulkConfig,
+    /// What happens if the store has other settings.
+    pub on_other_settings: OnOtherSettings,
     /// The time source, for tests; the server's own clock if absent.
     pub clock: Option<Arc<dyn Clock>>,
 }
@@ -74,6 +78,7 @@ impl RedisBulkOptions {
             prefix: "bulk-action:".to_owned(),
             shards: 1,
             config: BulkConfig::default(),
+            on_other_settings: OnOtherSettings::default(),
             clock: None,
         }
     }
@@ -101,11 +106,11 @@ struct Shared {
     servers: Servers,
     keys: Keys,
     shards: u32,
-    config: BulkConfig,
-    settings: String,
+    config: RwLock<Arc<BulkConfig>>,
+    on_other_settings: OnOtherSettings,
     caller: Caller,
     notifier: Arc<BulkNotifier>,
-    /// The run of the server on which each shard was opened.
+    /// The run of the server on which each shard was opened; empty if it has to be opened again.
     opened: Mutex<HashMap<u32, String>>,
     /// What is known of each shard.
     known: Known,
@@ -126,6 +131,7 @@ impl RedisBulkStore {
             prefix,
             shards,
             config,
+            on_other_settings,
             clock,
         } = options;
         config
@@ -136,13 +142,24 @@ impl RedisBulkStore {
                 "shards = {shards}: it may be from 1 to {MAX_SHARDS}"
             )));
         }
+        let limited = config
+            .queues
+            .iter()
+            .find(|(_, queue)| queue.max_running.is_some());
+        if let Some((queue, _)) = limited
+            && shards > 1
+        {
+            return Err(StoreError::Config(format!(
+                "queues.{queue}.max_running with shards = {shards}: only a store with one shard counts running jobs exactly"
+            )));
+        }
         check_prefix(&prefix)?;
         let shared = Arc::new(Shared {
             servers: Servers::new(&urls, &scripts::LIBRARY)?,
             keys: Keys::new(&prefix),
             shards,
-            settings: settings::for_scripts(&config),
-            config,
+            config: RwLock::new(Arc::new(config)),
+            on_other_settings,
             caller: Caller::new(clock),
             notifier: Arc::default(),
             opened: Mutex::default(),
@@ -180,73 +197,27 @@ impl Shared {
 
     /// Makes the next use of every shard open it again.
     fn forget_opened(&self) {
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.clear();
+        for run in self.opened().values_mut() {
+            run.clear();
+        }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, HashMap<u32, String>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The settings in use. No code under this lock panics, so a poisoned lock is safe to use.
+    fn config(&self) -> Arc<BulkConfig> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_config(&self, config: BulkConfig) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
     /// The latest time reported by any server, if there are several.
     fn latest(&self) -> String {
         self.known.now().map_or_else(String::new, |now| now.to_string())
-    }
-
-    /// Opens a shard, once per run of the server.
-    async fn open_shard(&self, shard: u32, live: &Live) -> Result<(), Failure> {
-        {
-            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-            if opened.get(&shard) == Some(&live.run_id) {
-                return Ok(());
-            }
-        }
-        let mut connection = live.connection.clone();
-        let mut command = eval(&scripts::OPEN, &self.keys.meta(shard));
-        command
-            .arg(self.caller.time())
-            .arg(SCHEMA)
-            .arg(self.shards)
-            .arg(shard);
-        command.arg(&self.settings).arg(&live.run_id);
-        let answer = command
-            .query_async::<redis::Value>(&mut connection)
-            .await
-            .map_err(|error| Failure::Redis(error, Some(live.clone())))?;
-        let mut items = Items::of(answer).map_err(Failure::Fatal)?;
-        let (said, detail) = items
-            .text()
-            .and_then(|said| Ok((said, items.int()?)))
-            .map_err(Failure::Fatal)?;
-        let refused = |reason: String| {
-            Failure::Fatal(Error::Unsuitable {
-                server: format!("the store under {:?}", self.keys.meta(shard)),
-                reason,
-            })
-        };
-        match said.as_str() {
-            "ok" if detail == 1 => tracing::warn!(
-                shard,
-                "the settings in Redis differed; this process replaced them"
-            ),
-            "ok" => {}
-            "importing" => {
-                let reason = "an import into it was not finished; import again, which clears it first";
-                return Err(refused(reason.to_owned()));
-            }
-            "shards" => {
-                return Err(refused(format!(
-                    "it was created with {detail} shards, not {}; export it and import it into a new prefix to \
-                     change that",
-                    self.shards
-                )));
-            }
-            _ => {
-                return Err(refused(format!(
-                    "it has schema {detail}, this program knows schema {SCHEMA}; use the version of Tidegate that \
-                     wrote it, or export there and import here"
-                )));
-            }
-        }
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.insert(shard, live.run_id.clone());
-        Ok(())
     }
 
     /// One script call on a shard. The signals that it publishes also fire in this process at once.
@@ -389,7 +360,8 @@ struct GrantCall<'a> {
 #[async_trait]
 impl Request for GrantCall<'_> {
     fn command(&self, live: &Live, _: bool) -> Cmd {
-        let pressure = &self.shared.config.backpressure;
+        let config = self.shared.config();
+        let pressure = &config.backpressure;
         let mut command = eval(&scripts::GRANT, &self.key);
         command
             .arg(self.shared.caller.time())
@@ -400,8 +372,7 @@ impl Request for GrantCall<'_> {
             .arg(&live.run_id)
             .arg(self.shared.latest())
             .arg(self.queue);
-        let queues = &self.shared.config.queues;
-        let own = queues.get(self.queue).and_then(|queue| queue.rps);
+        let own = config.queues.get(self.queue).and_then(|queue| queue.rps);
         match own {
             Some(rps) => command.arg(rps),
             None => command.arg(""),

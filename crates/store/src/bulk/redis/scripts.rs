@@ -41,6 +41,7 @@ library! {
     QUEUES: Read BEGIN "queues";
     LIMITS: Read BEGIN "limits" after "rates";
     OVERVIEW: Read ALONE "overview";
+    SETTINGS: Read ALONE "settings";
     EXPORT: Read BEGIN "export";
     IMPORT: Write BEGIN "import" after "rates" "restore";
     CLEAR: Write BEGIN "clear";

@@ -1,9 +1,13 @@
-//! The configuration as the scripts read it: numbers only, defaults resolved.
+//! The settings of a store: as the scripts read them (numbers only, defaults resolved), and as processes compare them.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use tidegate_core::bulk::config::{BulkConfig, FairPolicy, Hold, JobTypeConfig};
 use tidegate_core::bulk::{default_queue, policy};
 use tidegate_core::time::Millis;
+
+use super::stored_settings::Difference;
 
 /// Limit: numbers that a double holds exactly, with room to add a time.
 pub(super) const MAX_NUMBER: u64 = 1 << 52;
@@ -39,6 +43,7 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         .map(|(name, settings)| {
             let settings = json!({
                 "rps": settings.rps,
+                "running": settings.max_running,
             });
             // Absent, not null: the scripts treat null as a value.
             let Value::Object(mut settings) = settings else {
@@ -65,6 +70,7 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         "stats_age": ms(congestion.stats_retention_ms),
         "margin": ms(config.worker_pool.lease_margin_ms),
         "queued": limits.max_queued_jobs.min(MAX_NUMBER),
+        "queued_group": limits.max_queued_jobs_per_group.min(MAX_NUMBER),
         "known_only": limits.known_job_types_only,
         "job_age": ms(keep.finished_job_ms),
         "jobs_max": keep.finished_jobs_max.min(MAX_NUMBER),
@@ -82,4 +88,97 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
 /// The advance of a group's tag per pick.
 pub(super) fn step(base_priority: i32) -> u64 {
     policy::step(base_priority)
+}
+
+/// The settings that belong to the store, as they are stored and compared.
+pub(super) fn compared(config: &BulkConfig) -> String {
+    serde_json::to_string(&config.of_store()).expect("settings are plain values")
+}
+
+/// Settings that another process stored.
+pub(super) fn stored(text: &str) -> Result<BulkConfig, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Each field that differs, with both values.
+pub(super) fn differences(stored: &BulkConfig, here: &BulkConfig) -> Vec<Difference> {
+    let fields = |config: &BulkConfig| {
+        // Through text, so that a number has the same rounding on both sides.
+        let value = serde_json::from_str(&compared(config)).expect("just written");
+        let mut fields = BTreeMap::new();
+        flatten(&value, String::new(), &mut fields);
+        fields
+    };
+    let (stored, here) = (fields(stored), fields(here));
+    let names: BTreeSet<&String> = stored.keys().chain(here.keys()).collect();
+    let shown = |value: Option<&Value>| value.map_or_else(|| "not set".to_owned(), Value::to_string);
+    names
+        .into_iter()
+        .filter(|&name| stored.get(name) != here.get(name))
+        .map(|name| Difference {
+            field: name.clone(),
+            stored: shown(stored.get(name)),
+            here: shown(here.get(name)),
+        })
+        .collect()
+}
+
+/// The settings by the names that they have in the file. Absent ones are left out.
+fn flatten(value: &Value, name: String, fields: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let name = match name.as_str() {
+                    "" => key.clone(),
+                    section => format!("{section}.{key}"),
+                };
+                flatten(value, name, fields);
+            }
+        }
+        Value::Null => {}
+        Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => {
+            // 20 and 20.0 are one value.
+            let whole = number.as_f64().unwrap_or_default();
+            fields.insert(name, json!(whole as i64));
+        }
+        value => {
+            fields.insert(name, value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_core::bulk::config::QueueConfig;
+    use tidegate_core::ids::QueueId;
+
+    use super::*;
+
+    #[test]
+    fn differences_name_the_fields_of_the_file_and_both_values() {
+        let here = BulkConfig::default();
+        let mut there = BulkConfig::default();
+        there.backpressure.global_rps = 20.0;
+        there.fair_queue.alpha = 0.1 + 0.2;
+        there.worker_pool.worker_count = 99;
+        let mail = QueueConfig {
+            rps: Some(0.5),
+            ..QueueConfig::default()
+        };
+        there.queues.insert(QueueId::new("mail").unwrap(), mail);
+        let there = stored(&compared(&there)).unwrap();
+        let seen: Vec<String> = differences(&there, &here)
+            .iter()
+            .map(Difference::to_string)
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "backpressure.global_rps is 20 in the store and 10000 here",
+                "fair_queue.alpha is 0.30000000000000004 in the store and 10000 here",
+                "queues.mail.rps is 0.5 in the store and not set here",
+            ]
+        );
+        assert_eq!(differences(&here, &here), []);
+    }
 }

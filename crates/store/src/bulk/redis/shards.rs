@@ -108,7 +108,8 @@ impl Shared {
     }
 
     async fn enqueue(&self, p: EnqueueParams) -> StoreResult<Result<EnqueueOutcome, Refusal>> {
-        let limits = &self.config.limits;
+        let config = self.config();
+        let limits = &config.limits;
         let (len, max) = (p.jobs.len() as u64, limits.max_enqueue_batch);
         if len > max {
             return Ok(Err(Refusal::TooManyJobs { len, max }));
@@ -215,7 +216,7 @@ impl Shared {
         grant: Option<(u64, u64)>,
     ) -> StoreResult<AdmitOutcome> {
         let elsewhere = self.known.ready_elsewhere(&p.queue, shard);
-        let cap = u64::from(p.ready_cap.min(self.config.backpressure.ready_queue_max_size));
+        let cap = u64::from(p.ready_cap.min(self.config().backpressure.ready_queue_max_size));
         let mut args = Args::default();
         args.text(p.queue.as_str())
             .big(max)
@@ -235,7 +236,7 @@ impl Shared {
             });
         }
         let Limit { window, grant, .. } = self.ask_limit(p.max.into(), 0, p.queue.as_str()).await?;
-        let until = Timestamp((window + 1).saturating_mul(self.config.backpressure.window().0));
+        let until = Timestamp((window + 1).saturating_mul(self.config().backpressure.window().0));
         let mut left = grant;
         let mut jobs: Vec<Vec<LeasedJob>> = vec![Vec::new(); self.shards as usize];
         let mut stop = Stop::Empty;
@@ -335,7 +336,7 @@ impl Shared {
     }
 
     async fn settle(&self, p: &SettleParams) -> StoreResult<Vec<Settled>> {
-        let max_result = self.config.limits.max_result_bytes;
+        let max_result = self.config().limits.max_result_bytes;
         let answers = self
             .by_shard(
                 &scripts::SETTLE,
@@ -563,8 +564,9 @@ fn both(one: Stop, other: Stop) -> Stop {
         Stop::Enough => 1,
         Stop::Limited { .. } => 2,
         Stop::Held { .. } => 3,
-        Stop::Full => 4,
-        Stop::Empty => 5,
+        Stop::Busy => 4,
+        Stop::Full => 5,
+        Stop::Empty => 6,
     };
     if rank(&other) < rank(&one) { other } else { one }
 }

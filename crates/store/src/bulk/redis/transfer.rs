@@ -18,7 +18,7 @@ use redis::{Cmd, Value};
 use tidegate_redis::{Args, Caller, Failure, Items, Live, Request, Script, Servers};
 
 use super::keys::Keys;
-use super::{SCHEMA, Shared, eval, scripts};
+use super::{OnOtherSettings, SCHEMA, Shared, eval, scripts};
 use crate::StoreError;
 use crate::bulk::transfer::{Counts, ExportReader};
 use crate::bulk::{MAX_SHARDS, RedisBulkOptions, RedisBulkStore};
@@ -77,14 +77,21 @@ impl RedisBulkStore {
         let (servers, keys, caller) = parts(&options)?;
         let place = Place::new(&servers, &keys, &caller, &options);
         place.make_room().await?;
-        let store = Self::open(options.clone()).await?;
+        let store = Self::open(RedisBulkOptions {
+            on_other_settings: OnOtherSettings::Replace {
+                by: "import".to_owned(),
+                why: String::new(),
+            },
+            ..options.clone()
+        })
+        .await?;
         let counts = import::import(&place, &store.shared, reader).await?;
         store.shared.share_known_limits().await?;
         Ok(counts)
     }
 }
 
-fn parts(options: &RedisBulkOptions) -> StoreResult<(Servers, Keys, Caller)> {
+pub(super) fn parts(options: &RedisBulkOptions) -> StoreResult<(Servers, Keys, Caller)> {
     let RedisBulkOptions {
         urls,
         prefix,
@@ -107,7 +114,7 @@ fn parts(options: &RedisBulkOptions) -> StoreResult<(Servers, Keys, Caller)> {
 }
 
 /// The location of a store, opened or not. Calls from here never open it.
-struct Place<'a> {
+pub(super) struct Place<'a> {
     servers: &'a Servers,
     keys: &'a Keys,
     shards: u32,
@@ -129,7 +136,12 @@ struct Found {
 }
 
 impl<'a> Place<'a> {
-    fn new(servers: &'a Servers, keys: &'a Keys, caller: &'a Caller, options: &RedisBulkOptions) -> Self {
+    pub(super) fn new(
+        servers: &'a Servers,
+        keys: &'a Keys,
+        caller: &'a Caller,
+        options: &RedisBulkOptions,
+    ) -> Self {
         Self {
             servers,
             keys,
@@ -146,7 +158,13 @@ impl<'a> Place<'a> {
     }
 
     /// `who` begins the id of the call and identifies the import.
-    async fn call(&self, shard: u32, script: &Script, who: &str, args: &Args) -> StoreResult<Items> {
+    pub(super) async fn call(
+        &self,
+        shard: u32,
+        script: &Script,
+        who: &str,
+        args: &Args,
+    ) -> StoreResult<Items> {
         let call = PlaceCall {
             key: self.keys.meta(shard),
             time: self.caller.time(),

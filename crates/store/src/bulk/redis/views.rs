@@ -18,7 +18,7 @@ const SHARD_BITS: u32 = 46;
 
 impl Shared {
     pub(super) async fn query(&self, query: Query) -> StoreResult<Result<View, Refusal>> {
-        let window = self.config.backpressure.window();
+        let window = self.config().backpressure.window();
         let group = match &query {
             Query::Groups { after, max } => {
                 let page = self.groups(*after, *max).await?;
@@ -149,7 +149,7 @@ impl Shared {
     }
 
     async fn groups(&self, after: Option<Cursor>, max: u32) -> StoreResult<Page<GroupView>> {
-        let window = self.config.backpressure.window();
+        let window = self.config().backpressure.window();
         let query = |after, max| Query::Groups { after, max };
         self.pages(after, max, query, |mut items| {
             let common = Common::read(&mut items, window)?;

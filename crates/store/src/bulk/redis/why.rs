@@ -82,6 +82,8 @@ fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts>
             started: items.unsigned()?,
             ready: items.unsigned()?,
             ready_max: items.unsigned()?,
+            running: items.unsigned()?,
+            max_running: items.maybe()?,
         },
     })
 }

@@ -7,13 +7,15 @@ use bytes::Bytes;
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{LimitsView, Query, QueueView, View};
 use tidegate_core::bulk::{
-    ConfigureLimitsParams, EnqueueParams, LeaseParams, NewJob, Priority, Set, default_queue,
+    ConfigureLimitsParams, EnqueueParams, LeaseParams, NewJob, Priority, Set, SetQueueLimits, default_queue,
 };
 use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_durable::memory_disk::MemoryDisk;
-use tidegate_store::bulk::{BulkStore, BulkStoreExt, EmbeddedBulkStore, RedisBulkOptions, RedisBulkStore};
+use tidegate_store::bulk::{
+    BulkStore, BulkStoreExt, EmbeddedBulkStore, OnOtherSettings, RedisBulkOptions, RedisBulkStore,
+};
 use tidegate_testkit::servers::{Proxy, RedisServer};
 
 const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
@@ -72,9 +74,13 @@ async fn fill(store: &dyn BulkStore) {
 async fn set(store: &dyn BulkStore, global_rps: Set<f64>, queues: Vec<(QueueId, Set<f64>)>) {
     let params = ConfigureLimitsParams {
         global_rps,
-        queues,
+        queues: queues
+            .into_iter()
+            .map(|(queue, rps)| (queue, SetQueueLimits::rps(rps)))
+            .collect(),
         by: "Ada".to_owned(),
         why: "a test".to_owned(),
+        ..ConfigureLimitsParams::default()
     };
     store.call(params).await.unwrap().unwrap();
 }
@@ -162,7 +168,15 @@ async fn who_connects_later_does_not_undo_what_was_set() {
         )
         .await;
         let seen = limits(&store).await;
-        assert_eq!(seen.queues, [(queue("default"), 3.0), (queue("mail"), 0.1 + 0.2)]);
+        let rates: Vec<_> = seen
+            .queues
+            .iter()
+            .map(|(queue, limits)| (queue.clone(), limits.rps))
+            .collect();
+        assert_eq!(
+            rates,
+            [(queue("default"), Some(3.0)), (queue("mail"), Some(0.1 + 0.2))]
+        );
 
         let other = RedisBulkStore::open(options.clone()).await.unwrap();
         assert_eq!(limits(&other).await, seen);
@@ -174,6 +188,10 @@ async fn who_connects_later_does_not_undo_what_was_set() {
 
         let changed = RedisBulkOptions {
             config: config(20.0),
+            on_other_settings: OnOtherSettings::Replace {
+                by: "Ada".to_owned(),
+                why: "a test".to_owned(),
+            },
             ..options
         };
         let other = RedisBulkStore::open(changed).await.unwrap();

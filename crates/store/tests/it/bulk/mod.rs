@@ -11,6 +11,7 @@ mod redis;
 mod redis_cluster;
 mod redis_keys;
 mod redis_purge;
+mod redis_settings;
 mod redis_shards;
 mod simulation;
 mod transfer;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::clock::ManualClock;
 use tidegate_store::bulk::conformance::Guard;
-use tidegate_store::bulk::{BulkStore, RedisBulkOptions, RedisBulkStore};
+use tidegate_store::bulk::{BulkStore, OnOtherSettings, RedisBulkOptions, RedisBulkStore};
 use tidegate_store::{StoreError, bulk_conformance_suite};
 use tidegate_testkit::servers::RedisCluster;
 
@@ -22,6 +22,7 @@ async fn open(
         clock: Some(clock),
         urls: RedisCluster::shared().urls(),
         shards: 1,
+        on_other_settings: OnOtherSettings::Refuse,
     };
     Ok((Arc::new(RedisBulkStore::open(options).await?), Box::new(())))
 }

@@ -116,9 +116,8 @@ async fn every_key_of_a_shard_is_in_one_slot() {
 
     let limits = ConfigureLimitsParams {
         global_rps: Set::To(5_000.0),
-        queues: vec![(default_queue(), Set::To(4_000.0))],
-        by: String::new(),
-        why: String::new(),
+        queues: vec![(default_queue(), SetQueueLimits::rps(Set::To(4_000.0)))],
+        ..ConfigureLimitsParams::default()
     };
     store.call(limits).await.unwrap().unwrap();
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::clock::ManualClock;
 use tidegate_store::bulk::conformance::{Backend, Guard};
-use tidegate_store::bulk::{BulkStore, RedisBulkOptions, RedisBulkStore};
+use tidegate_store::bulk::{BulkStore, OnOtherSettings, RedisBulkOptions, RedisBulkStore};
 use tidegate_store::{StoreError, bulk_conformance_suite};
 use tidegate_testkit::servers::RedisCluster;
 
@@ -28,6 +28,7 @@ impl Backend for ThreeShards {
             clock: Some(clock),
             urls: RedisCluster::shared().urls(),
             shards: 3,
+            on_other_settings: OnOtherSettings::Refuse,
         };
         Ok((Arc::new(RedisBulkStore::open(options).await?), Box::new(())))
     }

@@ -1,7 +1,7 @@
 //! Operators who change rates at run time, and users who ask why their jobs wait.
 
 use tidegate_core::bulk::views::{LimitsView, Query, View, Wait, Why};
-use tidegate_core::bulk::{ConfigureLimitsParams, JobState, Set};
+use tidegate_core::bulk::{ConfigureLimitsParams, JobState, Set, SetQueueLimits};
 use tidegate_core::ids::{JobId, QueueId};
 
 use super::Simulation;
@@ -42,9 +42,12 @@ impl Simulation {
         let impossible = self.rng.percent(5);
         let mut params = ConfigureLimitsParams {
             global_rps: self.a_rate(),
-            queues: queues.into_iter().map(|queue| (queue, self.a_rate())).collect(),
+            queues: queues
+                .into_iter()
+                .map(|queue| (queue, SetQueueLimits::rps(self.a_rate())))
+                .collect(),
             by: format!("operator {}", self.rng.below(3)),
-            why: String::new(),
+            ..ConfigureLimitsParams::default()
         };
         if impossible {
             params.global_rps = Set::To(0.0);

@@ -345,7 +345,8 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     // Rates set at run time; a window allows as many starts as before.
     let rates = ConfigureLimitsParams {
         global_rps: Set::To(40.1 + 0.2),
-        queues: vec![(QueueId::new(ODD).unwrap(), Set::To(0.25))],
+        adaptive: Set::To(false),
+        queues: vec![(QueueId::new(ODD).unwrap(), SetQueueLimits::rps(Set::To(0.25)))],
         by: ODD.to_owned(),
         why: "to see that it moves".to_owned(),
     };

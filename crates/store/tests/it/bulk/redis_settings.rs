@@ -1,0 +1,172 @@
+//! Settings belong to a shared store: a process with others does not start, follows the store, or replaces them by command.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tidegate_core::bulk::LimitSetting;
+use tidegate_core::bulk::config::{BulkConfig, JobTypeConfig};
+use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::clock::ManualClock;
+use tidegate_core::ids::{JobType, QueueId};
+use tidegate_core::time::Timestamp;
+use tidegate_store::bulk::{
+    BulkStoreExt, Difference, OnOtherSettings, RedisBulkOptions, RedisBulkStore, SettingsChange,
+};
+use tidegate_testkit::servers::{RedisOptions, RedisServer};
+
+const BEGIN: Timestamp = Timestamp(1_706_000_000_000);
+
+static STORES: AtomicU64 = AtomicU64::new(0);
+
+fn options(shards: u32, rps: f64) -> RedisBulkOptions {
+    let mut config = BulkConfig::default();
+    config.backpressure.global_rps = rps;
+    RedisBulkOptions {
+        prefix: format!("settings-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
+        shards,
+        config,
+        clock: Some(Arc::new(ManualClock::at(BEGIN))),
+        ..RedisBulkOptions::new(RedisServer::shared().url())
+    }
+}
+
+fn with(options: &RedisBulkOptions, change: impl FnOnce(&mut BulkConfig)) -> RedisBulkOptions {
+    let mut options = options.clone();
+    change(&mut options.config);
+    options
+}
+
+async fn limit(store: &RedisBulkStore) -> f64 {
+    match store.call(Query::Limits).await.unwrap().unwrap() {
+        View::Limits(limits) => limits.global_rps,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_process_with_other_settings_is_refused_and_changes_nothing() {
+    for shards in [1, 3] {
+        let twenty = options(shards, 20.0);
+        let first = RedisBulkStore::open(twenty.clone()).await.unwrap();
+        let other = with(&twenty, |config| {
+            *config = BulkConfig::default();
+            config.retention.finished_jobs_max = 7;
+        });
+        let refused = RedisBulkStore::open(other).await.unwrap_err().to_string();
+        for part in [
+            "backpressure.global_rps is 20 in the store and 10000 here",
+            "retention.finished_jobs_max is 200000 in the store and 7 here",
+            "redis.follow_settings = true",
+            "tidegate config apply",
+        ] {
+            assert!(refused.contains(part), "{refused:?} should contain {part:?}");
+        }
+        assert_eq!(limit(&first).await, 20.0);
+        // Workers and intervals are a process's own.
+        let workers = with(&twenty, |config| {
+            config.worker_pool.worker_count = 77;
+            config.backpressure.dispatch_batch_size = 1;
+        });
+        let second = RedisBulkStore::open(workers).await.unwrap();
+        assert_eq!(second.config().worker_pool.worker_count, 77);
+    }
+}
+
+#[tokio::test]
+async fn a_process_may_follow_the_settings_of_the_store() {
+    let twenty = options(1, 20.0);
+    let _first = RedisBulkStore::open(twenty.clone()).await.unwrap();
+    let follows = |change: fn(&mut BulkConfig)| RedisBulkOptions {
+        on_other_settings: OnOtherSettings::Follow,
+        ..with(&twenty, change)
+    };
+    let second = RedisBulkStore::open(follows(|config| {
+        *config = BulkConfig::default();
+        config.worker_pool.worker_count = 3;
+    }))
+    .await
+    .unwrap();
+    assert_eq!(limit(&second).await, 20.0);
+    let config = second.config();
+    assert_eq!(
+        (config.backpressure.global_rps, config.worker_pool.worker_count),
+        (20.0, 3)
+    );
+    // Its handlers would poll a queue that never gets their jobs.
+    let elsewhere = follows(|config| {
+        let settings = JobTypeConfig {
+            queue: Some(QueueId::new("mail").unwrap()),
+            ..JobTypeConfig::default()
+        };
+        config.job_types = BTreeMap::from([(JobType::new("MAIL").unwrap(), settings)]);
+    });
+    let refused = RedisBulkStore::open(elsewhere).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("jobs of type MAIL go to queue mail here and to the default queue in the store"),
+        "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn a_command_replaces_the_settings_and_the_store_remembers_it() {
+    for shards in [1, 3] {
+        let twenty = options(shards, 20.0);
+        assert_eq!(RedisBulkStore::settings_of(&twenty).await.unwrap(), None);
+        let first = RedisBulkStore::open(twenty.clone()).await.unwrap();
+        let five = with(&twenty, |config| config.backpressure.global_rps = 5.0);
+        let fields = vec![Difference {
+            field: "backpressure.global_rps".to_owned(),
+            stored: "20".to_owned(),
+            here: "5".to_owned(),
+        }];
+        let changed = RedisBulkStore::replace_settings(five.clone(), "Ada", "it was too fast").await;
+        assert_eq!(changed.unwrap(), fields);
+        let again = RedisBulkStore::replace_settings(five.clone(), "Ada", "again").await;
+        assert_eq!(again.unwrap(), []);
+        assert_eq!(limit(&first).await, 5.0, "for every process, at once");
+        let stored = RedisBulkStore::settings_of(&five).await.unwrap().unwrap();
+        assert_eq!(stored.config.backpressure.global_rps, 5.0);
+        let change = SettingsChange {
+            at: BEGIN,
+            by: "Ada".to_owned(),
+            why: "it was too fast".to_owned(),
+            fields,
+        };
+        assert_eq!(stored.changes, [change]);
+        RedisBulkStore::open(five).await.unwrap();
+        assert!(
+            RedisBulkStore::open(twenty).await.is_err(),
+            "an old process does not start again"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_running_process_goes_on_when_the_settings_change_and_redis_restarts() {
+    let mut server = RedisServer::start(RedisOptions::durable()).unwrap();
+    let twenty = RedisBulkOptions {
+        urls: vec![server.url()],
+        ..options(1, 20.0)
+    };
+    let running = RedisBulkStore::open(twenty.clone()).await.unwrap();
+    let five = with(&twenty, |config| config.backpressure.global_rps = 5.0);
+    RedisBulkStore::replace_settings(five, "Ada", "").await.unwrap();
+    server.restart().unwrap();
+    let seen = loop {
+        match running.call(Query::Limits).await {
+            Ok(view) => break view.unwrap(),
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    };
+    let View::Limits(limits) = seen else {
+        panic!("{seen:?}")
+    };
+    assert_eq!(limits.global_rps, 5.0);
+    assert!(
+        limits
+            .changes
+            .iter()
+            .all(|change| change.setting != LimitSetting::Rps)
+    );
+}
