@@ -350,8 +350,8 @@ pub struct ReleaseDueOutcome {
     pub expired: u32,
     /// Ready jobs that no worker fetched, back at the head of their flow.
     pub recalled: u32,
-    /// Cancellations are still pending: call again.
-    pub cancelling: bool,
+    /// Jobs are left to cancel, or to move to another queue: call again.
+    pub more: bool,
     /// When the next delayed or expiring job is due.
     pub next_due: Option<Timestamp>,
 }

@@ -215,18 +215,21 @@ impl Bulk {
         self.give_back(slot, now);
     }
 
-    /// Moves back all ready jobs of the flow that `slot` belongs to: those behind it must not overtake it.
+    /// Moves back all ready jobs of the flow that `slot` belongs to: those behind it must not overtake it. The last one
+    /// goes first, so that they keep the order in which they were picked.
     pub(super) fn unready_flow(&mut self, slot: Slot, now: Timestamp) {
         let flow = self.jobs[slot as usize].flow;
-        let mut next = self.queues[usize::from(self.flows[flow as usize].queue)]
-            .ready
-            .head;
+        let ready = &self.queues[usize::from(self.flows[flow as usize].queue)].ready;
+        let mut of_flow = Vec::new();
+        let mut next = ready.head;
         while next != NIL {
-            let slot = next;
-            next = self.jobs[slot as usize].links[QUEUE].next;
-            if self.jobs[slot as usize].flow == flow {
-                self.unready(slot, now);
+            if self.jobs[next as usize].flow == flow {
+                of_flow.push(next);
             }
+            next = self.jobs[next as usize].links[QUEUE].next;
+        }
+        for slot in of_flow.into_iter().rev() {
+            self.unready(slot, now);
         }
     }
 }

@@ -25,7 +25,7 @@ impl Bulk {
         self.expire_waiting(p.max, &mut out, now);
         self.recall_ready(p.max, &mut out, now);
         self.continue_cancelling(p.max, now);
-        out.cancelling = !self.cancelling.is_empty();
+        out.more = !self.cancelling.is_empty();
         let due = self.delayed.first().map(|&(at, ..)| at);
         let expiring = self.expiring.first().map(|&(at, ..)| at);
         let pair = self.held_pairs.first().map(|&(at, ..)| at);

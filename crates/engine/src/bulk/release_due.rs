@@ -84,7 +84,7 @@ impl Dispatcher {
                 break;
             };
             let most = outcome.released.max(outcome.expired).max(outcome.recalled);
-            if most == self.batch || outcome.cancelling {
+            if most == self.batch || outcome.more {
                 continue;
             }
             let wait = match outcome.next_due {

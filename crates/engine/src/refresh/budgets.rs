@@ -142,13 +142,15 @@ impl Budgets {
 #[cfg(test)]
 mod tests {
     use tidegate_core::budget::BudgetConfig;
-    use tidegate_core::clock::SystemClock;
+    use tidegate_core::clock::ManualClock;
     use tidegate_core::priority::Priority;
     use tidegate_core::refresh::config::BreakerConfig;
     use tidegate_core::time::Millis;
     use tidegate_store::refresh::{ModelRefreshStore, RefreshSettings};
 
     use super::*;
+
+    const NOW: Timestamp = Timestamp(1_706_000_000_000);
 
     fn target(name: &str) -> TargetId {
         TargetId::new(name).unwrap()
@@ -162,7 +164,11 @@ mod tests {
                 .collect(),
             ..RefreshSettings::default()
         };
-        Arc::new(ModelRefreshStore::new(settings, Arc::new(SystemClock)).unwrap())
+        let clock = Arc::new(ManualClock::at(NOW));
+        let store = ModelRefreshStore::new(settings, clock.clone()).unwrap();
+        // A budget has no tokens when it is made.
+        clock.advance(Millis(1_000));
+        Arc::new(store)
     }
 
     fn budgets(store: &Arc<dyn RefreshStore>) -> Budgets {
@@ -177,7 +183,9 @@ mod tests {
         assert_eq!(budgets.of(&api), None);
         store.take(&api, Priority::High, 1).await.unwrap();
         store.hold(&api, Millis(60_000)).await.unwrap();
-        budgets.read(std::slice::from_ref(&api), &SystemClock).await;
+        budgets
+            .read(std::slice::from_ref(&api), &ManualClock::at(NOW))
+            .await;
         let seen = budgets.of(&api).unwrap();
         assert_eq!(seen.view.day_used, 1);
         assert!(seen.view.hold_until > seen.at);
@@ -192,14 +200,18 @@ mod tests {
         let (with_both, with_one) = (store(&["api", "mail"]), store(&["mail"]));
         let (api, mail) = (target("api"), target("mail"));
         let mut budgets = budgets(&with_both);
-        budgets.read(&[api.clone(), mail.clone()], &SystemClock).await;
+        budgets
+            .read(&[api.clone(), mail.clone()], &ManualClock::at(NOW))
+            .await;
         assert!(!budgets.is_unavailable());
         let before = (budgets.of(&api), budgets.of(&mail));
         budgets.store = with_one;
-        budgets.read(&[api.clone(), mail.clone()], &SystemClock).await;
+        budgets
+            .read(&[api.clone(), mail.clone()], &ManualClock::at(NOW))
+            .await;
         assert!(budgets.is_unavailable());
         assert_eq!((budgets.of(&api), budgets.of(&mail)), before);
-        budgets.read(&[mail], &SystemClock).await;
+        budgets.read(&[mail], &ManualClock::at(NOW)).await;
         assert!(!budgets.is_unavailable());
     }
 }

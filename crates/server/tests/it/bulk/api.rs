@@ -197,7 +197,7 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
     let (_, limits) = running
         .patch(
             "/v1/limits",
-            json!({ "globalRps": null, "queues": { "default": null } }),
+            json!({ "globalRps": null, "queues": { "default": { "rps": null } } }),
         )
         .await;
     assert_eq!(

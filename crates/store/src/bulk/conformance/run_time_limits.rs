@@ -280,7 +280,7 @@ pub async fn a_queue_runs_at_most_so_many_jobs(backend: &dyn Backend) {
     };
     q.enqueue("A", of_kind("mail", jobs("A", 20))).await;
     q.enqueue("B", of_kind("mail", jobs("B", 20))).await;
-    q.enqueue_n("A", 1).await;
+    q.enqueue_n("C", 1).await;
     let first = q.lease_in("mail", 10).await;
     assert_eq!((first.jobs.len(), first.stop), (3, Stop::Busy));
     assert_eq!(q.take(10).await.len(), 1, "other queues are free");

@@ -14,10 +14,10 @@ if id ~= '' then
 else
   for i, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do all[i] = get_batch(tonumber(seq)) end
 end
-for _, a in ipairs(all) do begin_cancelling(a) end
+for _, a in ipairs(all) do cancelling.begin(a) end
 local cancelled, running, more = 0, 0, false
 for _, a in ipairs(all) do
-  local left, ended, run = cancel_jobs(a, budget)
+  local left, ended, run = cancelling.jobs(a, budget)
   budget, cancelled, running = left, cancelled + ended, running + run
   more = more or a.cur ~= nil
 end

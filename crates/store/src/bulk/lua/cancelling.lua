@@ -1,7 +1,8 @@
 -- Ends the jobs of cancelled batches, a bounded number per call. Shared by cancel, which begins, and release_due, which
 -- continues.
 
-local function begin_cancelling(a)
+local cancelling = {}
+function cancelling.begin(a)
   -- A batch that is decided or cancelled may have replayed jobs.
   if a.cur or ((a.cancelled or not is_open(a)) and a.un == 0) then return end
   a.cancelled, a.xf, a.cur = true, M.fence, 0
@@ -9,7 +10,7 @@ local function begin_cancelling(a)
   if not a.sealed then seal(a) end
 end
 -- Inspects up to `budget` jobs; returns the rest of it, how many it ended and how many are running.
-local function cancel_jobs(a, budget)
+function cancelling.jobs(a, budget)
   local ended, running, passed = 0, 0, 0
   while a.cur and budget > 0 and passed < 20000 do
     local seqs = numbers_from(a, a.cur, min(1000, budget))

@@ -221,7 +221,7 @@ local function finish(J, state, text)
   end
   return a, g
 end
-local DEATHS = {
+DIED.TEXT = {
   [DIED.FAILED] = 'failed without a reason',
   [DIED.ATTEMPTS] = 'attempts used up',
   [DIED.EXPIRED] = 'expired before it could start',
@@ -229,7 +229,7 @@ local DEATHS = {
 }
 -- Ends a detached job without success; returns true if that completed its batch.
 local function die(J, reason, text)
-  if text == '' then text = DEATHS[reason] end
+  if text == '' then text = DIED.TEXT[reason] end
   J.death = reason
   local a = finish(J, DEAD, text)
   zput(K.dead, dead_entry(J), 0)

@@ -28,6 +28,10 @@ local settings, compared = redis.call('GET', P .. 'settings'), redis.call('GET',
 local differs = settings and compared and compared ~= ARGV[7]
 if differs and ARGV[8] == '' then return { 'settings', compared } end
 if not (differs and ARGV[8] == 'follow') then
+  -- Types may have other queues now (see move.lua).
+  if raw and settings ~= ARGV[5] then
+    M.remapped, M.moving = true, { group = 0, place = '', at = 0, moved = false }
+  end
   settings = ARGV[5]
   redis.call('SET', P .. 'settings', settings)
   redis.call('SET', P .. 'settings:compared', ARGV[7])

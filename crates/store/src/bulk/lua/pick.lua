@@ -118,15 +118,16 @@ local function unready(J)
   refund_pick(g, flow)
   give_back(g, flow, J)
 end
--- Moves back all ready jobs of a flow: those behind the first must not overtake it.
+-- Moves back all ready jobs of a flow: those behind the first must not overtake it. The last one goes first, so that
+-- they keep the order in which they were picked.
 local function unready_flow(queue, flow)
   local key = names.ready(flow.l)
   local l = list(key)
   local entries = call('LRANGE', key, l.popped, -1)
   for i = l.j, #l.added do entries[#entries + 1] = l.added[i] end
   load_entries(entries)
-  for _, text in ipairs(entries) do
-    local J = job_at(text)
+  for i = #entries, 1, -1 do
+    local J = job_at(entries[i])
     if J and J.sp == IN_READY and J.queue == flow.l then
       local _, _, of = home(J)
       if of == flow then unready(J) end

@@ -1,23 +1,25 @@
 -- bulk release_due: transitions of jobs that are not running, driven by time: delayed jobs that are due, expired
--- jobs, ready jobs that nobody fetched, and jobs of cancelled batches. Atomic, so that no worker leases a job
--- meanwhile.
+-- jobs, ready jobs that nobody fetched, jobs of cancelled batches, and jobs whose type has another queue now. Atomic, so
+-- that no worker leases a job meanwhile.
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua, then: maximum jobs of each kind
--- RETURNS  facts, then how many were released, expired and recalled, 1 if jobs of cancelled batches are left, the
---   next due time (ms) or -1
--- BOUND  four times the maximum, plus stale entries at the heads of the flows that it touches
+-- RETURNS  facts, then how many were released, expired and recalled, 1 if jobs of cancelled batches or to
+--   move are left, the next due time (ms) or -1
+-- BOUND  five times the maximum, plus stale entries at the heads of the flows that it touches
 local most = next_number()
 unhold_turned()
 local released, expired, recalled = 0, 0, 0
+local moving = move.some(most)
 
 local due = call('ZRANGEBYSCORE', K.delayed, '-inf', now, 'LIMIT', 0, most)
 load_entries(due)
 for _, text in ipairs(due) do
   local J = get_job(tonumber(text))
-  local _, g, flow = home(J)
+  local _, g = home(J)
   detach(J)
   set_waiting(g, J)
-  push_returned(g, flow, J)
+  move.home(J)
+  push_returned(g, g.flows[J.queue .. ':' .. J.v], J)
   released = released + 1
 end
 
@@ -76,7 +78,7 @@ while budget > 0 do
     call('ZREM', K.cancelling, first)
     if a then a.cur = nil end
   end
-  local left = a and cancel_jobs(a, budget) or budget
+  local left = a and cancelling.jobs(a, budget) or budget
   if left == budget and a and a.cur then break end
   budget = left
 end
@@ -88,5 +90,5 @@ for index in ipairs(M.queues) do
   local till = pair.next(index)
   if till and (not next_due or till < next_due) then next_due = till end
 end
-local more = call('EXISTS', K.cancelling)
+local more = moving and 1 or call('EXISTS', K.cancelling)
 return { bits, released, expired, recalled, more, next_due or -1 }

@@ -17,6 +17,7 @@ if J.sp == FINISHED then
   J.n = (J.n + 1) % 65536
 end
 zdrop(K.dead, dead_entry(J))
+move.home(J)
 local flow = flow_for(g, J.queue, J.v)
 J.state, J.att, J.thr, J.at, J.text, J.dirty = WAITING, 0, 0, now, '', true
 if a.cancelled then

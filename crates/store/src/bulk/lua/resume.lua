@@ -24,6 +24,11 @@ else
       in_parts('RPUSH', to, rest)
       flow.nr = flow.nr + parked.n
       enter_order(g, flow)
+      -- Their type may have another queue by now.
+      if M.remapped then
+        move.begin()
+        notify_timer = true
+      end
     else
       call('DEL', from)
     end

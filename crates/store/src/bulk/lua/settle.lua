@@ -30,8 +30,8 @@ local function dead(J, reason, text)
   return { 'dead', reason, complete and 1 or 0 }
 end
 local function carry_out(J, outcome, time, text)
-  local a, g, flow = home(J)
-  local queue, kind = M.queues[J.queue], kind_of(J.kind)
+  local a, g = home(J)
+  local kind = kind_of(J.kind)
   local failures = J.att
   feedback.outcome(J, g, outcome, time)
   if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' and is_cancelled(J, a) then
@@ -62,7 +62,8 @@ local function carry_out(J, outcome, time, text)
   else
     J.sp, J.text = NOWHERE, ''
     set_waiting(g, J)
-    give_back(g, flow, J)
+    move.home(J)
+    give_back(g, g.flows[J.queue .. ':' .. J.v], J)
     return { 'released' }
   end
 end

@@ -8,7 +8,7 @@ const BEGIN: &str = "begin(keys, args)";
 const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
 
 library! {
-    part "bulk", files "../lua/", shared ["base", "rate", "downstream", "group", "batch", "congestion", "job", "pick", "cancelling", "plain"];
+    part "bulk", files "../lua/", shared ["base", "rate", "downstream", "group", "batch", "congestion", "job", "pick", "move", "cancelling", "plain"];
     OPEN: Write ALONE "open" after "rates";
     GRANT: Write ALONE "grant" after "rates";
     ADOPT_RATES: Write ALONE "adopt_rates" after "rates";

@@ -400,7 +400,7 @@ impl Shared {
             whole.released += items.small()?;
             whole.expired += items.small()?;
             whole.recalled += items.small()?;
-            whole.cancelling |= items.flag()?;
+            whole.more |= items.flag()?;
             whole.next_due = earliest(whole.next_due, items.maybe()?);
         }
         Ok(whole)

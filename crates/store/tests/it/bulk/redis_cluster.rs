@@ -17,7 +17,7 @@ async fn open(
     clock: Arc<ManualClock>,
 ) -> Result<(Arc<dyn BulkStore>, Guard), StoreError> {
     let options = RedisBulkOptions {
-        prefix: format!("case-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
+        prefix: format!("case-cluster-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
         config,
         clock: Some(clock),
         urls: RedisCluster::shared().urls(),

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_core::bulk::LimitSetting;
+use bytes::Bytes;
 use tidegate_core::bulk::config::{BulkConfig, JobTypeConfig};
 use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::bulk::{
+    EnqueueParams, Enqueued, JobOutcome, JobSeq, LeaseParams, LimitSetting, NewJob, Priority,
+    ReleaseDueParams, ReplayParams, SettleParams, Settlement, default_queue,
+};
 use tidegate_core::clock::ManualClock;
-use tidegate_core::ids::{JobType, QueueId};
-use tidegate_core::time::Timestamp;
+use tidegate_core::ids::{GroupId, JobId, JobType, Owner, QueueId};
+use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::bulk::{
     BulkStoreExt, Difference, OnOtherSettings, RedisBulkOptions, RedisBulkStore, SettingsChange,
 };
@@ -169,4 +173,101 @@ async fn a_running_process_goes_on_when_the_settings_change_and_redis_restarts()
             .iter()
             .all(|change| change.setting != LimitSetting::Rps)
     );
+}
+
+/// A target that is configured later takes over the jobs of its type, wherever they are by then.
+#[tokio::test]
+async fn jobs_follow_their_type_to_another_queue() {
+    let (default, mail) = (default_queue(), QueueId::new("mail").unwrap());
+    let clock = Arc::new(ManualClock::at(BEGIN));
+    let before = RedisBulkOptions {
+        clock: Some(clock.clone()),
+        ..options(1, 1_000.0)
+    };
+    let store = RedisBulkStore::open(before.clone()).await.unwrap();
+    let mut jobs = BTreeMap::new();
+    for n in 0..30 {
+        let group = GroupId::new(format!("g{n}")).unwrap();
+        for id in ["a", "b", "c", "d", "e", "later"] {
+            let seq = enqueue(&store, &group, id).await;
+            jobs.insert(seq, (group.clone(), id));
+        }
+    }
+    let lease = async |queue: &QueueId, max| {
+        let owner = Owner::new("w").unwrap();
+        let queue = queue.clone();
+        let leased = store.call(LeaseParams { queue, max, owner }).await.unwrap().jobs;
+        leased.into_iter().map(|job| job.lease).collect::<Vec<_>>()
+    };
+    // One of them will come back from a worker, the other from the dead.
+    let running = lease(&default, 2).await;
+    assert_eq!(
+        running.iter().map(|lease| jobs[&lease.job].1).collect::<Vec<_>>(),
+        ["a", "a"]
+    );
+    let after = with(&before, |config| {
+        let settings = JobTypeConfig {
+            queue: Some(mail.clone()),
+            ..JobTypeConfig::default()
+        };
+        config.job_types = BTreeMap::from([(JobType::new("MAIL").unwrap(), settings)]);
+    });
+    RedisBulkStore::replace_settings(after, "Ada", "mail has a target of its own")
+        .await
+        .unwrap();
+    let failed = JobOutcome::Failed {
+        error: "no".to_owned(),
+    };
+    let outcomes = [JobOutcome::Released, failed];
+    let answers = running.iter().zip(outcomes);
+    let answers = answers
+        .map(|(&lease, outcome)| Settlement { lease, outcome })
+        .collect();
+    store.call(SettleParams { answers }).await.unwrap();
+    let (group, id) = &jobs[&running[1].job];
+    let (group, job) = (group.clone(), JobId::new(*id).unwrap());
+    store.call(ReplayParams { group, job }).await.unwrap().unwrap();
+    clock.advance(Millis(6_000));
+    // A few at a time, so that many calls share the work.
+    while store.call(ReleaseDueParams { max: 7 }).await.unwrap().more {}
+
+    let mut of_mail = BTreeMap::<&GroupId, Vec<&str>>::new();
+    for lease in lease(&mail, 1_000).await {
+        let (group, id) = &jobs[&lease.job];
+        of_mail.entry(group).or_default().push(id);
+    }
+    assert_eq!(of_mail.len(), 30);
+    for (group, ids) in of_mail {
+        let mut sorted = ids.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, ["a", "c", "d", "e", "later"], "{group}");
+        let waited = ids.iter().filter(|&&id| id != "a" && id != "later");
+        assert!(waited.eq(&["c", "d", "e"]), "{group}: in their order");
+    }
+    let rest = lease(&default, 1_000).await;
+    assert_eq!(rest.len(), 30);
+    assert!(rest.iter().all(|lease| jobs[&lease.job].1 == "b"));
+}
+
+/// The jobs "b" are of another type, and those called "later" are due in five seconds.
+async fn enqueue(store: &RedisBulkStore, group: &GroupId, id: &str) -> JobSeq {
+    let job = NewJob {
+        id: JobId::new(id).unwrap(),
+        kind: JobType::new(if id == "b" { "OTHER" } else { "MAIL" }).unwrap(),
+        priority: Priority::Normal,
+        payload: Bytes::from_static(b"x"),
+        run_at: (id == "later").then_some(BEGIN + Millis(5_000)),
+        expires_at: None,
+    };
+    let params = EnqueueParams {
+        group: group.clone(),
+        batch: None,
+        base_priority: None,
+        jobs: vec![job],
+    };
+    let outcome = store.call(params).await.unwrap().unwrap();
+    match outcome.jobs[0] {
+        Enqueued::Accepted(seq) => seq,
+        ref other => panic!("{other:?}"),
+    }
 }

@@ -23,7 +23,7 @@ impl Backend for ThreeShards {
         clock: Arc<ManualClock>,
     ) -> Result<(Arc<dyn BulkStore>, Guard), StoreError> {
         let options = RedisBulkOptions {
-            prefix: format!("case-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
+            prefix: format!("case-shards-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
             config,
             clock: Some(clock),
             urls: RedisCluster::shared().urls(),

@@ -65,9 +65,10 @@ fn config(timeout: Millis) -> BulkConfig {
     config
 }
 
-/// A connection that only submits and reads.
+/// A connection that only submits and reads. It follows the settings of the workers.
 pub(crate) async fn client(url: &str) -> Tidegate {
-    Tidegate::connect(options(url)).await.unwrap().start().unwrap()
+    let options = options(url).follow_settings();
+    Tidegate::connect(options).await.unwrap().start().unwrap()
 }
 
 fn appender(path: &Path) -> File {

@@ -5,7 +5,10 @@ use tidegate_testkit::seeds::{self, say};
 use super::run;
 
 /// Seeds that once found a bug, with the number of steps.
-const FOUND: [(u64, u64); 1] = [(15_548_334_250_039_923_118, 1_500)];
+const FOUND: [(u64, u64); 2] = [
+    (15_548_334_250_039_923_118, 1_500),
+    (8_032_363_690_594_860_121, 800),
+];
 
 #[test]
 fn seeds_that_found_something_keep_every_promise() {
