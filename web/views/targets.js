@@ -48,6 +48,14 @@ function calls({ calls: { completed, failed, throttled, retried } }) {
   );
 }
 
+// How many of the last calls succeeded.
+function recently({ recentCalls: { completed, failed, throttled, retried } }) {
+  const all = completed + failed + throttled + retried;
+  if (all === 0) return null;
+  const share = Math.floor((completed / all) * 100);
+  return h('div.muted.small', null, `${share} % of the last ${count(all)} calls succeeded`);
+}
+
 function lastFailure({ lastFailure: failure }) {
   if (!failure) return h('span.muted', null, 'never');
   return [time(failure.at), h('div.muted.small', null, failure.error)];
@@ -91,7 +99,11 @@ function targetTable(items, again) {
           h('div.muted.small.break', null, target.url),
           h('div.muted.small', null, target.types.join(', ')),
         ],
-        [targetChip(target.state), target.reason && h('div.muted.small', null, target.reason)],
+        [
+          targetChip(target.state),
+          recently(target),
+          target.reason && h('div.muted.small', null, target.reason),
+        ],
         effectiveRate(target.rps, target.configuredRps),
         `${count(target.busy)} of ${count(target.concurrency)}`,
         calls(target),

@@ -17,7 +17,7 @@ pub struct Target {
     pub types: Vec<String>,
     /// The address, without credentials and query.
     pub url: String,
-    /// The state of the target, derived from its last call.
+    /// The state of the target, derived from its last calls.
     pub state: TargetState,
     /// Why the target is disabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,6 +32,8 @@ pub struct Target {
     pub rps: f64,
     /// Finished calls by outcome.
     pub calls: Calls,
+    /// The last finished calls, at most 100, by outcome.
+    pub recent_calls: Calls,
     /// When a call last succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_success_at: Option<Time>,
@@ -47,17 +49,17 @@ pub struct Target {
 pub enum TargetState {
     /// The service has not called the target yet.
     Idle,
-    /// The last call succeeded.
+    /// The last call succeeded, and of the last 100 calls fewer than 10 % failed.
     Healthy,
     /// The target throttled the last call, or the service still calls it at a lowered rate.
     Throttled,
-    /// The last call failed.
+    /// The last call failed, or at least 10 % of the last 100 calls.
     Failing,
     /// The target answered 410, or an operator disabled it.
     Disabled,
 }
 
-/// Calls of this process since it started, by outcome.
+/// Calls of this process, by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -70,6 +72,14 @@ pub struct Calls {
     pub throttled: u64,
     /// Failed calls that the service retries.
     pub retried: u64,
+}
+
+impl Calls {
+    /// The share of calls that failed, whether the service retries them or not. Throttled calls count as calls.
+    pub fn failed_share(&self) -> f64 {
+        let all = self.completed + self.failed + self.throttled + self.retried;
+        (self.failed + self.retried) as f64 / all.max(1) as f64
+    }
 }
 
 /// The last call that did not succeed.

@@ -60,6 +60,7 @@ fn table(targets: &[Target]) -> String {
         ">FAILED",
         ">THROTTLED",
         ">RETRIED",
+        ">FAILED LATELY",
         "URL",
         "REASON",
     ]);
@@ -77,6 +78,7 @@ fn table(targets: &[Target]) -> String {
             calls.failed.to_string(),
             calls.throttled.to_string(),
             calls.retried.to_string(),
+            format!("{:.0} %", target.recent_calls.failed_share() * 100.0),
             target.url.clone(),
             target.reason.clone().or(failure).unwrap_or_default(),
         ]);

@@ -64,10 +64,12 @@ fn estimate(estimate: congestion::Estimate) -> api::Estimate {
     }
 }
 
-/// Converts `base_priority` to a weight: −1,000,000 doubles it, +1,000,000 halves it.
+/// Converts `base_priority` to a weight: −1,000,000 doubles it, +1,000,000 halves it. Five digits are what a whole
+/// `base_priority` can express.
 pub(crate) fn weight(base_priority: i32) -> f64 {
     let weight = (-f64::from(base_priority) / 1e6).exp2();
-    (weight * 1e6).round() / 1e6
+    let digits = 10f64.powi(4 - weight.log10().floor() as i32);
+    (weight * digits).round() / digits
 }
 
 pub(crate) fn base_priority(weight: f64) -> i32 {
@@ -266,6 +268,9 @@ mod tests {
         ] {
             assert!((weight(priority) - wanted).abs() < 1e-6);
             assert_eq!(base_priority(wanted), priority);
+        }
+        for wanted in [3.0, 7.0, 10.0, 63.0, 0.3, 0.05, 1.25] {
+            assert_eq!(weight(base_priority(wanted)), wanted, "as it was set");
         }
     }
 

@@ -131,6 +131,7 @@ pub(crate) fn full() -> Scrape {
             throttled: 3,
             retried: 4,
         },
+        recent_calls: Calls::default(),
         last_success_at: None,
         last_failure: None,
     };

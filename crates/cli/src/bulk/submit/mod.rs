@@ -70,6 +70,13 @@ pub(crate) fn run(args: &SubmitArgs) -> anyhow::Result<()> {
                 refused.code
             );
         }
+        if args.seal && !done.sealed {
+            eprintln!(
+                "tidegate: the batch was not sealed, because {} jobs were refused: correct and submit them with --seal, or \
+                 seal it with `tidegate batch seal`",
+                done.refused
+            );
+        }
         Err(Reported.into())
     })
 }

@@ -128,6 +128,24 @@ async fn a_file_and_standard_input_are_submitted() {
 }
 
 #[tokio::test]
+async fn a_batch_with_refused_jobs_is_not_sealed_and_says_so() {
+    let service = start("").await;
+    let args = [
+        "submit", "-", "--group", "A", "--batch", "x", "--type", "SEND", "--seal",
+    ];
+    let output = service.run(&args, "{\"id\":\"1\"}\n{\"id\":\"\"}\n").await;
+    assert_eq!(output.code, 1);
+    assert!(
+        output
+            .err
+            .contains("the batch was not sealed, because 1 jobs were refused"),
+        "{}",
+        output.err
+    );
+    assert!(!service.client.batch("A", "x").await.unwrap().sealed);
+}
+
+#[tokio::test]
 async fn refused_jobs_are_named_and_the_rest_is_accepted() {
     let service = start("").await;
     let input = "{\"id\":\"1\",\"type\":\"SEND\"}\nnonsense\n{\"id\":\"\",\"type\":\"SEND\"}\n";

@@ -1,5 +1,6 @@
 //! One target: calls it for each job, and keeps the history of the calls.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,10 @@ use crate::telemetry;
 
 /// Limit: how much of an error response the job's error contains.
 const MAX_ERROR_BYTES: u64 = 2_048;
+/// How many of its last calls tell whether a target is healthy.
+const RECENT: usize = 100;
+/// A target is failing from this share of failed calls on.
+const FAILING_SHARE: f64 = 0.1;
 
 pub(crate) struct Target {
     name: QueueId,
@@ -47,14 +52,64 @@ struct History {
     calls: Calls,
     last_success: Option<Timestamp>,
     last_failure: Option<(Timestamp, String)>,
-    last: Option<Last>,
+    /// The last calls, the newest last.
+    recent: VecDeque<Ended>,
 }
 
+/// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Last {
-    Done,
+enum Ended {
+    Completed,
+    /// The target throttled it.
     Throttled,
+    /// The job can never succeed.
     Failed,
+    /// The service retries it.
+    Retried,
+    /// The target is gone: the job was released.
+    Gone,
+}
+
+impl Ended {
+    fn count(self, calls: &mut Calls) {
+        match self {
+            Self::Completed => calls.completed += 1,
+            Self::Throttled => calls.throttled += 1,
+            Self::Failed => calls.failed += 1,
+            Self::Retried => calls.retried += 1,
+            Self::Gone => {}
+        }
+    }
+}
+
+impl History {
+    fn put(&mut self, ended: Ended) {
+        ended.count(&mut self.calls);
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(ended);
+    }
+
+    fn recent(&self) -> Calls {
+        let mut calls = Calls::default();
+        for ended in &self.recent {
+            ended.count(&mut calls);
+        }
+        calls
+    }
+
+    fn state(&self, disabled: bool, slowed: bool) -> TargetState {
+        match self.recent.back() {
+            _ if disabled => TargetState::Disabled,
+            None => TargetState::Idle,
+            Some(Ended::Failed | Ended::Retried | Ended::Gone) => TargetState::Failing,
+            _ if self.recent().failed_share() >= FAILING_SHARE => TargetState::Failing,
+            Some(Ended::Throttled) => TargetState::Throttled,
+            Some(Ended::Completed) if slowed => TargetState::Throttled,
+            Some(Ended::Completed) => TargetState::Healthy,
+        }
+    }
 }
 
 /// The message to a target.
@@ -104,14 +159,7 @@ impl Target {
         let (history, reason) = (self.history(), self.gate.reason());
         let configured = queue.map_or(self.configured_rps, |queue| queue.configured_rps);
         let rps = queue.map_or(self.configured_rps, |queue| queue.rps);
-        let state = match (&reason, history.last) {
-            (Some(_), _) => TargetState::Disabled,
-            (None, None) => TargetState::Idle,
-            (None, Some(Last::Failed)) => TargetState::Failing,
-            (None, Some(Last::Throttled)) => TargetState::Throttled,
-            (None, Some(Last::Done)) if rps < configured => TargetState::Throttled,
-            (None, Some(Last::Done)) => TargetState::Healthy,
-        };
+        let state = history.state(reason.is_some(), rps < configured);
         tidegate_api::Target {
             name: self.name.as_str().to_owned(),
             queue: self.name.as_str().to_owned(),
@@ -129,6 +177,7 @@ impl Target {
             configured_rps: configured,
             rps,
             calls: history.calls,
+            recent_calls: history.recent(),
             last_success_at: history.last_success.map(time),
             last_failure: history.last_failure.as_ref().map(|(at, error)| LastFailure {
                 at: time(*at),
@@ -137,18 +186,16 @@ impl Target {
         }
     }
 
-    fn done(&self) {
+    fn completed(&self) {
         let mut history = self.history();
-        history.calls.completed += 1;
+        history.put(Ended::Completed);
         history.last_success = Some(self.clock.now());
-        history.last = Some(Last::Done);
     }
 
-    fn failed(&self, error: &str, last: Last, count: impl FnOnce(&mut Calls)) {
+    fn failed(&self, error: &str, ended: Ended) {
         let mut history = self.history();
-        count(&mut history.calls);
+        history.put(ended);
         history.last_failure = Some((self.clock.now(), error.to_owned()));
-        history.last = Some(last);
     }
 
     /// Calls the target. The job has used `spent` of its time already.
@@ -195,7 +242,7 @@ impl Target {
             Ok(reply) => reply,
             Err(error) => {
                 let error = error.to_string();
-                self.failed(&error, Last::Failed, |calls| calls.retried += 1);
+                self.failed(&error, Ended::Retried);
                 return Err(JobError::overloaded(error));
             }
         };
@@ -218,16 +265,16 @@ impl Target {
                     "answered {status} with more than {} bytes, the limit for results",
                     self.max_result
                 );
-                self.failed(&error, Last::Failed, |calls| calls.failed += 1);
+                self.failed(&error, Ended::Failed);
                 return Err(JobError::Failed(error));
             };
-            self.done();
+            self.completed();
             return Ok(result(body));
         }
         let error = says(&body);
         match status {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                self.failed(&error, Last::Throttled, |calls| calls.throttled += 1);
+                self.failed(&error, Ended::Throttled);
                 Err(JobError::Throttled {
                     retry_after,
                     scope: scope.unwrap_or(self.throttle_scope),
@@ -236,12 +283,12 @@ impl Target {
             StatusCode::GONE => {
                 let reason = format!("answered 410 Gone at {}", time(self.clock.now()));
                 tracing::error!(target = %self.name, "the target answered 410 Gone; the service has disabled it");
-                self.failed(&error, Last::Failed, |_| {});
+                self.failed(&error, Ended::Gone);
                 self.gate.close(reason);
                 Err(JobError::Released)
             }
             status if status.is_client_error() => {
-                self.failed(&error, Last::Failed, |calls| calls.failed += 1);
+                self.failed(&error, Ended::Failed);
                 Err(JobError::Failed(error))
             }
             status => {
@@ -250,7 +297,7 @@ impl Target {
                 } else {
                     error
                 };
-                self.failed(&error, Last::Failed, |calls| calls.retried += 1);
+                self.failed(&error, Ended::Retried);
                 Err(JobError::Retry {
                     error,
                     after: retry_after,
@@ -325,5 +372,50 @@ impl Handler for Push {
             }
         }
         target.settle(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn history(calls: impl IntoIterator<Item = Ended>) -> History {
+        let mut history = History::default();
+        for ended in calls {
+            history.put(ended);
+        }
+        history
+    }
+
+    #[test]
+    fn a_target_that_fails_a_tenth_of_its_calls_is_not_healthy() {
+        let state = |history: &History| history.state(false, false);
+        assert_eq!(state(&History::default()), TargetState::Idle);
+        let of_100 = |failed: usize| {
+            let failed = std::iter::repeat_n(Ended::Retried, failed);
+            history(failed.chain([Ended::Completed; 90]))
+        };
+        assert_eq!(state(&of_100(10)), TargetState::Failing);
+        assert_eq!(state(&of_100(9)), TargetState::Healthy);
+        let rejected = history([Ended::Failed, Ended::Completed, Ended::Completed]);
+        assert_eq!(state(&rejected), TargetState::Failing, "a third of all calls");
+        let throttled = history([Ended::Completed, Ended::Throttled]);
+        assert_eq!(state(&throttled), TargetState::Throttled);
+        assert_eq!(
+            history([Ended::Completed]).state(false, true),
+            TargetState::Throttled
+        );
+        assert_eq!(
+            history([Ended::Completed]).state(true, false),
+            TargetState::Disabled
+        );
+    }
+
+    #[test]
+    fn failures_of_long_ago_are_forgotten() {
+        let calls = [Ended::Retried; 100].into_iter().chain([Ended::Completed; 100]);
+        let history = history(calls);
+        assert_eq!(history.state(false, false), TargetState::Healthy);
+        assert_eq!((history.calls.retried, history.recent().retried), (100, 0));
     }
 }
