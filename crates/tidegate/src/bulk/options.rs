@@ -70,7 +70,7 @@ pub struct Redis {
 /// use tidegate::{Durability, Options};
 ///
 /// let mut config = BulkConfig::default();
-/// config.backpressure.global_rps = 50.0;
+/// config.backpressure.global_rps = 50.0.into();
 /// let options = Options::new("data").durability(Durability::Buffered).config(config);
 /// assert_eq!(options.config.backpressure.global_rps, 50.0);
 /// ```
@@ -212,7 +212,7 @@ mod tests {
             ),
             (
                 "[backpressure]\nglobal_rps = 0",
-                "backpressure.global_rps = 0: it must be from 0.00001",
+                "backpressure.global_rps = 0/s: it must be from 0.00001",
             ),
             (
                 "[backpressure]\nhold = \"nobody\"",

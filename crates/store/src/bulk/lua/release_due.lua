@@ -7,7 +7,7 @@
 --   next due time (ms) or -1
 -- BOUND  four times the maximum, plus stale entries at the heads of the flows that it touches
 local most = next_number()
-unhold_turned()
+held.release_due()
 local released, expired, recalled = 0, 0, 0
 
 local due = call('ZRANGEBYSCORE', K.delayed, '-inf', now, 'LIMIT', 0, most)
