@@ -1,7 +1,7 @@
 // The commands of an operator: each asks what it has to ask, calls the API, and reports the result.
 
 import { patch, path, post } from './api.js';
-import { capital, count, many, rate, weight } from './format.js';
+import { capital, count, many, weight } from './format.js';
 import { ask, orNothing, reason } from './parts/dialog.js';
 import { failure, success } from './parts/notices.js';
 
@@ -75,18 +75,16 @@ export const weighGroup = (group) =>
 
 const number = (text) => (text ? Number(text) : undefined);
 
+/** Limits a group over all queues; its limits in single queues stay. */
 export const limitGroup = (group) =>
   ask({
-    title: `Ceilings of ${group.id}`,
-    text: 'The most it may use, even while the rest is idle. Leave empty for no ceiling.',
+    title: `Limits of ${group.id}`,
+    text: 'The most it may use, even while the rest is idle. Leave empty for no limit.',
     fields: [
       {
-        name: 'starts',
-        label: 'Starts per window',
-        kind: 'number',
-        min: 1,
-        step: 1,
-        value: String(group.ceilings.startsPerWindow ?? ''),
+        name: 'rate',
+        label: 'Starts, like 10/s, 30/min or 500/h',
+        value: group.limits.rate ?? '',
       },
       {
         name: 'running',
@@ -94,15 +92,19 @@ export const limitGroup = (group) =>
         kind: 'number',
         min: 1,
         step: 1,
-        value: String(group.ceilings.maxRunning ?? ''),
+        value: String(group.limits.maxRunning ?? ''),
       },
       reason(false),
     ],
-    confirm: 'Change ceilings',
+    confirm: 'Change limits',
     run: async (values) => {
-      const ceilings = { startsPerWindow: number(values.starts), maxRunning: number(values.running) };
-      await patch(path`/v1/groups/${group.id}`, { ceilings, why: orNothing(values.why) });
-      success(`Ceilings of ${group.id} changed`);
+      const limits = {
+        rate: orNothing(values.rate),
+        maxRunning: number(values.running),
+        queues: group.limits.queues,
+      };
+      await patch(path`/v1/groups/${group.id}`, { limits, why: orNothing(values.why) });
+      success(`Limits of ${group.id} changed`);
     },
   });
 
@@ -241,21 +243,18 @@ export const changeRate = (queue, current) =>
     text: 'Takes effect immediately and stays until it is changed again, also across restarts.',
     fields: [
       {
-        name: 'rps',
-        label: 'Starts per second',
-        kind: 'number',
-        min: 0,
-        step: 'any',
+        name: 'rate',
+        label: 'Starts, like 10/s, 30/min or 500/h',
         value: String(current),
         required: true,
       },
       reason(true),
     ],
     confirm: 'Change rate',
-    run: async ({ rps, why }) => {
-      const limits = queue === null ? { globalRps: Number(rps) } : { queues: { [queue]: { rps: Number(rps) } } };
+    run: async ({ rate, why }) => {
+      const limits = queue === null ? { rate } : { queues: { [queue]: { rate } } };
       await patch('/v1/limits', { ...limits, why });
-      success(`The rate is now ${rate(Number(rps))} starts per second`);
+      success(`The rate is now ${rate}`);
     },
   });
 
@@ -268,7 +267,8 @@ export const resetLimits = (queue) =>
     fields: [reason(true)],
     confirm: 'Reset to configured limits',
     run: async ({ why }) => {
-      const reset = queue === null ? { globalRps: null } : { queues: { [queue]: { rps: null, maxRunning: null } } };
+      const all = { rate: null, maxRunning: null };
+      const reset = queue === null ? { rate: null } : { queues: { [queue]: { ...all, perGroup: all } } };
       await patch('/v1/limits', { ...reset, why });
       success('The configured limits apply again');
     },

@@ -197,11 +197,11 @@ describe('dashboard', { timeout: 1_800_000 }, () => {
     const { page } = await open(t, '#/limits');
     await page.getByRole('button', { name: 'Change rate of the whole system' }).click();
     const dialog = page.getByRole('dialog');
-    await dialog.getByLabel('Starts per second').fill('150');
+    await dialog.getByLabel('Starts, like').fill('9000/min');
     await dialog.getByLabel('Reason').fill('the provider raised our quota');
     const sent = page.waitForRequest((request) => request.method() === 'PATCH');
     await dialog.getByRole('button', { name: 'Change rate' }).click();
-    assert.deepEqual((await sent).postDataJSON(), { globalRps: 150, why: 'the provider raised our quota' });
+    assert.deepEqual((await sent).postDataJSON(), { rate: '9000/min', why: 'the provider raised our quota' });
     await dialog.waitFor({ state: 'detached' });
   });
 

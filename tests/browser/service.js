@@ -31,11 +31,11 @@ queue = "sms"
 [job_types.step]
 queue = "steps"
 [queues.sms]
-rps = 30
+rate = 30
 [targets.crm]
 url = ${JSON.stringify(target)}
 types = ["crm.sync"]
-rps = 40
+rate = 40
 `;
 
 /** Two kinds of records behind one limited API: one is prefetched, the other is soon stale. */

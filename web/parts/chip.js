@@ -25,7 +25,7 @@ export function chip(text, tone, shape, title) {
 export function groupChip(group) {
   if (group.paused) return chip('Paused', 'warn', 'bars', 'Not scheduled until it is resumed');
   if (group.held)
-    return chip('Held', 'calm', 'bars', 'At its own ceiling until the next window, or until one of its jobs ends');
+    return chip('Held', 'calm', 'bars', 'At a limit of its own until its rate allows the next start, or until one of its jobs ends');
   if (group.active) return chip('Active', 'busy', 'dot', 'Has unfinished jobs');
   return chip('Idle', 'calm', 'ring', 'Has no unfinished jobs');
 }

@@ -9,12 +9,17 @@ const REASONS = {
   GROUP_PAUSED: () => 'Its group is paused: resume it',
   BATCH_PAUSED: () => 'Its batch is paused: resume it',
   DELAYED: ({ until, reason }) => ['Delayed (', plain(reason), '), due ', time(until, 'until')],
-  SHARE_USED_UP: ({ ceiling, until }) => [
-    `Its group used up its ${count(ceiling)} starts of this window; the next one begins `,
+  GROUP_SPENT: ({ limit, until }) => [
+    `Its group used up its ${many(limit, 'start')} per window; it may start the next job `,
     time(until, 'until'),
   ],
-  GROUP_BUSY: ({ ceiling }) => `Its group has ${count(ceiling)} jobs running, the most it may`,
-  QUEUE_BUSY: ({ ceiling }) => `Its queue has ${count(ceiling)} jobs running, the most it may`,
+  GROUP_IN_QUEUE_SPENT: ({ limit, until }) => [
+    `Its group used up its ${many(limit, 'start')} per window in this queue; it may start the next job there `,
+    time(until, 'until'),
+  ],
+  GROUP_BUSY: ({ limit }) => `Its group has ${many(limit, 'job')} running, the most it may`,
+  GROUP_IN_QUEUE_BUSY: ({ limit }) => `Its group has ${many(limit, 'job')} running in this queue, the most it may`,
+  QUEUE_BUSY: ({ limit }) => `Its queue has ${many(limit, 'job')} running, the most it may`,
   WINDOW_SPENT: ({ limit, until }) => [
     `All ${count(limit)} starts of this window are used up; the next one begins `,
     time(until, 'until'),

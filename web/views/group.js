@@ -97,7 +97,7 @@ export default function group({ names: { group: id }, signal }) {
         ? button('Resume', () => commands.resumeGroup(id))
         : button('Pause', () => commands.pauseGroup(id)),
       button('Weight', () => commands.weighGroup(group)),
-      button('Ceilings', () => commands.limitGroup(group)),
+      button('Limits', () => commands.limitGroup(group)),
       button('Reset statistics', () => commands.resetStats(id)),
       button('Cancel jobs', () => commands.cancelGroup(id, unfinished(group.counts)), 'danger-text'),
     );
@@ -181,7 +181,8 @@ function counts(group) {
 }
 
 function share(group, limits) {
-  const { ceilings } = group;
+  const limit = ({ rate, maxRunning }) =>
+    [rate, maxRunning && `${count(maxRunning)} running`].filter(Boolean).join(', ') || 'none';
   return facts([
     ['Weight', weight(group.weight)],
     [
@@ -192,11 +193,8 @@ function share(group, limits) {
       'Started in this window',
       `${count(limits.groupCount)}; all groups: ${count(limits.globalCount)} of ${count(limits.globalLimit)}`,
     ],
-    [
-      'Ceiling of starts',
-      ceilings.startsPerWindow ? `${count(ceilings.startsPerWindow)} per window` : 'none',
-    ],
-    ['Ceiling of running jobs', ceilings.maxRunning ? count(ceilings.maxRunning) : 'none'],
+    ['Limit', limit(group.limits)],
+    ...Object.entries(group.limits.queues ?? {}).map(([queue, own]) => [`Limit in queue ${queue}`, limit(own)]),
   ]);
 }
 

@@ -67,23 +67,23 @@ function buttons(queue, current, changed, again, other) {
 }
 
 function system(limits, again) {
-  const changed = limits.globalRps !== limits.configuredGlobalRps;
+  const changed = limits.rate !== limits.configuredRate;
   return h(
     'div',
     null,
-    h('p.big', null, h('b', null, rate(limits.globalRps)), h('span.muted', null, ' starts per second')),
+    h('p.big', null, h('b', null, limits.rate), h('span.muted', null, ' starts')),
     facts([
       ['Adaptive control', limits.adaptive ? 'on: queues follow what their downstream sustains' : 'off'],
       [
         'Configured',
         [
-          `${rate(limits.configuredGlobalRps)}/s`,
+          limits.configuredRate,
           changed && h('span.warn-text', null, ' · changed at run time'),
         ],
       ],
       ['Per window', `${count(limits.limitPerWindow)} in ${span(limits.windowMs)}`],
     ]),
-    buttons(null, limits.globalRps, changed, again, [
+    buttons(null, limits.rate, changed, again, [
       limits.adaptive ? 'Switch adaptive control off' : 'Switch adaptive control on',
       () => commands.switchAdaptive(!limits.adaptive),
     ]),
@@ -91,7 +91,7 @@ function system(limits, again) {
 }
 
 function queueTable(limits, again) {
-  const changed = new Set(limits.queues.map(({ queue }) => queue));
+  const changed = new Map(limits.queues.map((set) => [set.queue, set]));
   const known = seen.stats?.queues ?? [];
   const rows = known.map((queue) => ({
     key: queue.id,
@@ -101,7 +101,8 @@ function queueTable(limits, again) {
       changed.has(queue.id) ? 'at run time' : 'configuration',
       [`${rate(queue.rps)}/s`, queue.rps < queue.configuredRps && h('span.warn-text', null, ' · lowered')],
       queue.maxRunning === undefined ? count(queue.running) : `${count(queue.running)} of ${count(queue.maxRunning)}`,
-      buttons(queue.id, queue.configuredRps, changed.has(queue.id), again),
+      perGroup(changed.get(queue.id)?.perGroup),
+      buttons(queue.id, changed.get(queue.id)?.rate ?? `${queue.configuredRps}/s`, changed.has(queue.id), again),
     ],
   }));
   return table({
@@ -112,6 +113,7 @@ function queueTable(limits, again) {
       ['Set by'],
       ['Effective rate', 'number'],
       ['Running', 'number'],
+      ['Per group'],
       ['-Actions', 'end'],
     ],
     rows,
@@ -119,12 +121,21 @@ function queueTable(limits, again) {
   });
 }
 
-// How the value of a limit reads; absent without a limit.
+// The limit of every group in a queue, as somebody set it at run time.
+function perGroup(limit) {
+  const most = limit?.maxRunning === undefined ? undefined : `${count(limit.maxRunning)} running`;
+  return [limit?.rate, most].filter(Boolean).join(', ') || '–';
+}
+
+// How the value of a limit reads.
 const SETTINGS = {
-  RPS: (value) => `${rate(value)}/s`,
-  MAX_RUNNING: (value) => (value === undefined ? 'no limit' : `${count(value)} running`),
-  ADAPTIVE: (value) => (value > 0 ? 'adaptive' : 'not adaptive'),
+  RATE: (value) => value,
+  MAX_RUNNING: (value) => `${value} running`,
+  GROUP_RATE: (value) => `${value} per group`,
+  GROUP_MAX_RUNNING: (value) => `${value} running per group`,
+  ADAPTIVE: (value) => `adaptive control ${value}`,
 };
+const setting = (change, value) => (value === undefined ? 'no limit' : SETTINGS[change.setting](value));
 
 function changeTable({ changes }) {
   return table({
@@ -136,8 +147,8 @@ function changeTable({ changes }) {
         time(change.at),
         change.by,
         change.queue === undefined ? 'whole system' : `queue ${change.queue}`,
-        SETTINGS[change.setting](change.from),
-        SETTINGS[change.setting](change.to),
+        setting(change, change.from),
+        setting(change, change.to),
         change.why || '–',
       ],
     })),

@@ -25,7 +25,7 @@ fn main() {
         std::process::exit(2);
     };
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 1e9;
+    config.backpressure.global_rps = 1e9.into();
     config.backpressure.ready_queue_max_size = 1_000_000;
     let mut bulk = Bulk::new(config, (1, 2)).expect("a valid configuration");
     for calls in calls(0, jobs, groups, 100) {

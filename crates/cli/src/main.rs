@@ -43,7 +43,7 @@ enum Command {
     Submit(bulk::submit::SubmitArgs),
     /// Show live progress of a batch, a group, or the whole system
     Watch(bulk::watch::WatchArgs),
-    /// Groups: list, show, pause, resume, cancel, weight, ceilings
+    /// Groups: list, show, pause, resume, cancel, weight, limit
     Group(bulk::group::GroupArgs),
     /// Batches: open, show, seal, pause, resume, cancel, results
     Batch(bulk::batch::BatchArgs),

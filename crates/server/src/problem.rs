@@ -164,7 +164,8 @@ pub(crate) fn kind_of(refusal: &Refusal) -> Kind {
         Refusal::CursorLost => CURSOR_LOST,
         Refusal::BasePriority(_)
         | Refusal::FailureThreshold(_)
-        | Refusal::ZeroCeiling { .. }
+        | Refusal::ZeroLimit { .. }
+        | Refusal::TooManyQueuesOfGroup { .. }
         | Refusal::CallbackName { .. }
         | Refusal::Rate { .. }
         | Refusal::QueueTwice(_)

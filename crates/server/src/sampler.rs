@@ -139,7 +139,7 @@ impl Sampler {
         let sample = Sample {
             at: time(reading.at),
             start_rate: seen.start_rate.over(1),
-            global_rps: reading.limits.global_rps,
+            global_rps: reading.limits.global_rps.per_second(),
             counts: convert::counts(reading.stats.counts),
             active_groups: reading.stats.active_groups,
         };
@@ -208,7 +208,7 @@ impl Sampler {
             normal_priority_groups: stats.normal_priority_groups,
             low_priority_groups: stats.low_priority_groups,
             start_rate: seen.start_rate.over(StartRate::LONGEST),
-            global_rps: reading.limits.global_rps,
+            global_rps: reading.limits.global_rps.per_second(),
             limit_per_window: stats.limit_per_window,
             most_started_per_window: stats.most_started_per_window,
             started: stats.started,

@@ -69,7 +69,7 @@ async fn main() -> Result<(), Anything> {
     // Everything is in this folder. A killed process continues from it, if the folder is a lasting one.
     let folder = tempfile::tempdir()?;
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 200.0;
+    config.backpressure.global_rps = 200.0.into();
     config.backpressure.default_backoff_ms = Millis(100);
 
     // A handler is a closure that gets a job and returns its result or an error.

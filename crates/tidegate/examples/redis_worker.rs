@@ -19,7 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Every process needs the same configuration.
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 20.0;
+    config.backpressure.global_rps = 20.0.into();
 
     let process = std::process::id();
     let send = move |job: Job| async move {

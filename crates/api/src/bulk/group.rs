@@ -1,8 +1,10 @@
 //! Groups: customers, the unit of fairness.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{StateCounts, Time};
+use crate::{Limit, Rate, StateCounts, Time};
 
 /// A customer, the unit of fairness.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,11 +18,10 @@ pub struct Group {
     /// The weight on a logarithmic scale: −1,000,000 doubles the weight, +1,000,000 halves it.
     pub base_priority: i32,
     /// The group's own limits.
-    pub ceilings: Ceilings,
+    pub limits: OwnLimits,
     /// Whether an operator paused the group.
     pub paused: bool,
-    /// Whether the scheduler skips the group although it has jobs, because it is paused or at one of its
-    /// ceilings.
+    /// Whether the scheduler skips the group although it has jobs, because it is paused or at a limit of its own.
     pub held: bool,
     /// Whether the group has unfinished jobs.
     pub active: bool,
@@ -46,19 +47,21 @@ pub struct Estimate {
     pub estimated_at: Time,
 }
 
-/// The limits of one group. Absent means unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The limits of one group. What is absent is not limited.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Ceilings {
-    /// The most job starts in one rate window.
+pub struct OwnLimits {
+    /// Job starts over all queues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
-    pub starts_per_window: Option<u32>,
-    /// The most jobs that run concurrently.
+    pub rate: Option<Rate>,
+    /// Jobs that run concurrently, over all queues and processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1))]
     pub max_running: Option<u32>,
+    /// Limits in single queues. What they leave open is as the queue says for every group.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queues: BTreeMap<String, Limit>,
 }
 
 /// Changes to a group. Absent fields keep their value.
@@ -72,9 +75,9 @@ pub struct PatchGroup {
     /// The weight on a logarithmic scale: −1,000,000 doubles the weight, +1,000,000 halves it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_priority: Option<i32>,
-    /// Replaces both ceilings.
+    /// Replaces all limits of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ceilings: Option<Ceilings>,
+    pub limits: Option<OwnLimits>,
     /// The reason for the change, for the audit log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -60,7 +60,7 @@ pub enum LeaseStop {
         /// When the next window begins.
         until: Time,
     },
-    /// Every waiting group is at one of its ceilings.
+    /// Every waiting group is at a limit of its own.
     #[cfg_attr(feature = "openapi", schema(title = "LeaseStopHeld"))]
     Held {
         /// When the next window begins.

@@ -1,22 +1,72 @@
 //! Limits, and their changes at run time.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::Nullable;
+use crate::{Nullable, Time};
 
-use crate::Time;
+/// A rate: so many starts per unit of time, such as `10/s`, `30/min`, `500/h` or `10000/day`. A bare number is per second.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(transparent)]
+pub struct Rate(pub String);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(
+            untagged,
+            expecting = "a rate is a text like \"30/min\" or a number per second"
+        )]
+        enum Given {
+            Text(String),
+            PerSecond(f64),
+        }
+        Ok(Self(match Given::deserialize(deserializer)? {
+            Given::Text(text) => text,
+            Given::PerSecond(number) => format!("{number}/s"),
+        }))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How fast jobs may start, and how many may run concurrently. What is absent is not limited.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Limit {
+    /// Job starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Jobs that run concurrently, over all processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1))]
+    pub max_running: Option<u32>,
+}
+
+impl Limit {
+    /// Whether it limits nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// The limits in effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Limits {
-    /// Job starts per second of the whole system.
-    pub global_rps: f64,
-    /// Job starts per second of the whole system that the configuration sets.
-    pub configured_global_rps: f64,
+    /// Job starts of the whole system.
+    pub rate: Rate,
+    /// Job starts of the whole system that the configuration sets.
+    pub configured_rate: Rate,
     /// Job starts of the whole system per window.
     pub limit_per_window: u64,
     /// The length of a window, in milliseconds.
@@ -36,12 +86,15 @@ pub struct Limits {
 pub struct QueueLimits {
     /// The name of the queue.
     pub queue: String,
-    /// Job starts per second; absent if it is the configured rate.
+    /// Job starts; absent if it is the configured rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rps: Option<f64>,
+    pub rate: Option<Rate>,
     /// Jobs that run concurrently, over all processes; absent if it is the configured number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_running: Option<u32>,
+    /// The limit of every group in the queue that has none of its own there; absent if it is the configured one.
+    #[serde(default, skip_serializing_if = "Limit::is_none")]
+    pub per_group: Limit,
 }
 
 /// A limit that can be changed at run time.
@@ -49,11 +102,15 @@ pub struct QueueLimits {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum LimitSetting {
-    /// Job starts per second.
-    Rps,
+    /// Job starts, of the queue or the whole system.
+    Rate,
     /// Jobs that run concurrently.
     MaxRunning,
-    /// Whether queues follow what their downstream sustains: 1 or 0.
+    /// Job starts of every group in the queue.
+    GroupRate,
+    /// Jobs of every group in the queue that run concurrently.
+    GroupMaxRunning,
+    /// Whether queues follow what their downstream sustains: `on` or `off`.
     Adaptive,
 }
 
@@ -75,10 +132,10 @@ pub struct LimitChange {
     pub setting: LimitSetting,
     /// The value before the change; absent if there was no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<f64>,
+    pub from: Option<String>,
     /// The value after the change; absent if there is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<f64>,
+    pub to: Option<String>,
 }
 
 /// Limits to change. They hold until somebody changes them again, also after a restart. `null` restores
@@ -87,10 +144,10 @@ pub struct LimitChange {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchLimits {
-    /// Job starts per second of the whole system.
+    /// Job starts of the whole system.
     #[serde(default, skip_serializing_if = "Nullable::is_absent")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
-    pub global_rps: Nullable<f64>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Rate>))]
+    pub rate: Nullable<Rate>,
     /// Whether queues follow what their downstream sustains.
     #[serde(default, skip_serializing_if = "Nullable::is_absent")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<bool>))]
@@ -103,25 +160,56 @@ pub struct PatchLimits {
     pub why: Option<String>,
 }
 
-/// Limits of one queue to change. `null` restores the configured value.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+/// A limit to change. `null` restores the configured value.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PatchQueueLimits {
-    /// Job starts per second.
+pub struct PatchLimit {
+    /// Job starts.
     #[serde(default, skip_serializing_if = "Nullable::is_absent")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<f64>))]
-    pub rps: Nullable<f64>,
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Rate>))]
+    pub rate: Nullable<Rate>,
     /// Jobs that run concurrently, over all processes.
     #[serde(default, skip_serializing_if = "Nullable::is_absent")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>))]
     pub max_running: Nullable<u32>,
 }
 
+impl PatchLimit {
+    /// Restores everything that is configured.
+    pub const RESET: Self = Self {
+        rate: Nullable::Null,
+        max_running: Nullable::Null,
+    };
+
+    fn is_empty(&self) -> bool {
+        self.rate.is_absent() && self.max_running.is_absent()
+    }
+}
+
+/// Limits of one queue to change. `null` restores the configured value.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PatchQueueLimits {
+    /// Job starts.
+    #[serde(default, skip_serializing_if = "Nullable::is_absent")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<Rate>))]
+    pub rate: Nullable<Rate>,
+    /// Jobs that run concurrently, over all processes.
+    #[serde(default, skip_serializing_if = "Nullable::is_absent")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<u32>))]
+    pub max_running: Nullable<u32>,
+    /// The limit of every group in the queue that has none of its own there.
+    #[serde(default, skip_serializing_if = "PatchLimit::is_empty")]
+    pub per_group: PatchLimit,
+}
+
 impl PatchQueueLimits {
     /// Restores everything that is configured.
     pub const RESET: Self = Self {
-        rps: Nullable::Null,
+        rate: Nullable::Null,
         max_running: Nullable::Null,
+        per_group: PatchLimit::RESET,
     };
 }

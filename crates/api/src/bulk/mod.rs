@@ -13,7 +13,7 @@ mod why;
 pub use batch::{Batch, BatchCounts, BatchStatus, Cancelled, OpenBatch, Sealed};
 pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
 pub use dead::{DeadSelection, JobName};
-pub use group::{Ceilings, Estimate, Group, GroupLimits, PatchGroup, Reason};
+pub use group::{Estimate, Group, GroupLimits, OwnLimits, PatchGroup, Reason};
 pub use job::{
     DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPriority, JobState, NewJob, RefusedJob,
     StateCounts,
@@ -22,6 +22,8 @@ pub use lease::{
     Extend, ExtendedLease, ExtendedLeases, JobOutcome, Lease, LeaseStop, LeasedJob, LeasedJobs, Settle,
     SettledAs, SettledJob, SettledJobs, Settlement, ThrottleScope,
 };
-pub use limits::{LimitChange, LimitSetting, Limits, PatchLimits, PatchQueueLimits, QueueLimits};
+pub use limits::{
+    Limit, LimitChange, LimitSetting, Limits, PatchLimit, PatchLimits, PatchQueueLimits, QueueLimits, Rate,
+};
 pub use target::{Calls, LastFailure, Target, TargetState};
 pub use why::{WaitReason, Why};

@@ -50,32 +50,46 @@ pub enum WaitReason {
         /// Why the job is delayed.
         reason: DelayReason,
     },
-    /// The group has used up its share of this window.
-    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonShareUsedUp"))]
-    ShareUsedUp {
+    /// The group has used up its rate, or its share, of this window.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonGroupSpent"))]
+    GroupSpent {
         /// Job starts per window that the group may have.
-        ceiling: u64,
-        /// When the next window begins.
+        limit: u64,
+        /// When the group may start its next job.
         until: Time,
     },
-    /// The group is at its ceiling of concurrent jobs.
+    /// The group has used up its rate in the queue.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonGroupInQueueSpent"))]
+    GroupInQueueSpent {
+        /// Job starts per window that the group may have in the queue.
+        limit: u64,
+        /// When the group may start its next job in the queue.
+        until: Time,
+    },
+    /// As many jobs of the group run as may.
     #[cfg_attr(feature = "openapi", schema(title = "WaitReasonGroupBusy"))]
     GroupBusy {
         /// The most jobs of the group that run concurrently.
-        ceiling: u64,
+        limit: u64,
+    },
+    /// As many jobs of the group run in the queue as may.
+    #[cfg_attr(feature = "openapi", schema(title = "WaitReasonGroupInQueueBusy"))]
+    GroupInQueueBusy {
+        /// The most jobs of the group that run concurrently in the queue.
+        limit: u64,
     },
     /// As many jobs of the queue run as may, over all workers.
     #[cfg_attr(feature = "openapi", schema(title = "WaitReasonQueueBusy"))]
     QueueBusy {
         /// The most jobs of the queue that run concurrently.
-        ceiling: u64,
+        limit: u64,
     },
     /// The whole system has used up the rate of this window.
     #[cfg_attr(feature = "openapi", schema(title = "WaitReasonWindowSpent"))]
     WindowSpent {
         /// Job starts per window of the whole system.
         limit: u64,
-        /// When the next window begins.
+        /// When the next window begins that allows a start.
         until: Time,
     },
     /// The queue has used up the rate of this window.
@@ -83,7 +97,7 @@ pub enum WaitReason {
     QueueSpent {
         /// Job starts per window of the queue.
         limit: u64,
-        /// When the next window begins.
+        /// When the next window begins that allows a start.
         until: Time,
     },
     /// The most jobs possible wait for workers already: the workers are too slow.

@@ -1,8 +1,8 @@
-//! `tidegate group`: list, show, pause, resume, cancel, weight, ceilings.
+//! `tidegate group`: list, show, pause, resume, cancel, weight, limit.
 
 use clap::{Args, Subcommand};
 use futures_util::StreamExt;
-use tidegate_client::{Ceilings, Client, Group, PatchGroup};
+use tidegate_client::{Client, Group, Limit, OwnLimits, PatchGroup, Rate};
 
 use crate::remote::{Remote, WhyArg, say};
 use crate::table::{Table, details, maybe, number, span};
@@ -35,12 +35,15 @@ enum What {
         #[command(flatten)]
         why: WhyArg,
     },
-    /// Set the ceilings of a group; one that is left out is removed
-    Ceilings {
+    /// Limit a group over all queues, or in one queue; what is left out is not limited
+    Limit {
         group: String,
-        /// Starts in one window
-        #[arg(long, value_name = "N")]
-        starts_per_window: Option<u32>,
+        /// The queue; without one, the limit holds over all queues
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<String>,
+        /// Starts, like 10/s, 30/min, 500/h or 10000/day
+        #[arg(long, value_name = "RATE")]
+        rate: Option<String>,
         /// Jobs running at once
         #[arg(long, value_name = "N")]
         max_running: Option<u32>,
@@ -106,17 +109,31 @@ pub(crate) fn run(args: &GroupArgs) -> anyhow::Result<()> {
                 };
                 remote.print(&client.patch_group(group, &patch).await?, text)
             }
-            What::Ceilings {
+            What::Limit {
                 group,
-                starts_per_window,
+                queue,
+                rate,
                 max_running,
                 why,
             } => {
+                let limit = Limit {
+                    rate: rate.clone().map(Rate),
+                    max_running: *max_running,
+                };
+                // The other limits of the group stay.
+                let mut limits = match client.group(group).await {
+                    Ok(group) => group.limits,
+                    Err(error) if error.code() == Some("unknown_group") => OwnLimits::default(),
+                    Err(error) => return Err(error.into()),
+                };
+                match queue {
+                    Some(queue) => {
+                        limits.queues.insert(queue.clone(), limit);
+                    }
+                    None => (limits.rate, limits.max_running) = (limit.rate, limit.max_running),
+                }
                 let patch = PatchGroup {
-                    ceilings: Some(Ceilings {
-                        starts_per_window: *starts_per_window,
-                        max_running: *max_running,
-                    }),
+                    limits: Some(limits),
                     why: why.why.clone(),
                     ..PatchGroup::default()
                 };
@@ -189,15 +206,27 @@ fn eta(group: &Group) -> String {
     }
 }
 
+fn limit(limit: &Limit) -> String {
+    let rate = limit.rate.as_ref().map(Rate::to_string);
+    let running = limit.max_running.map(|most| format!("at most {most} running"));
+    let parts: Vec<String> = rate.into_iter().chain(running).collect();
+    match parts.is_empty() {
+        true => "none".to_owned(),
+        false => parts.join(", "),
+    }
+}
+
 fn text(group: &Group) -> String {
     let counts = group.counts;
-    let ceiling = |most: Option<u32>| most.map_or("none".to_owned(), |most| most.to_string());
-    details(&[
+    let own = Limit {
+        rate: group.limits.rate.clone(),
+        max_running: group.limits.max_running,
+    };
+    let mut lines = vec![
         ("group", group.id.clone()),
         ("state", state(group).to_owned()),
         ("weight", number(group.weight)),
-        ("starts per window", ceiling(group.ceilings.starts_per_window)),
-        ("running at once", ceiling(group.ceilings.max_running)),
+        ("limit", limit(&own)),
         ("waiting", counts.waiting.to_string()),
         ("ready", counts.ready.to_string()),
         ("running", counts.running.to_string()),
@@ -207,7 +236,10 @@ fn text(group: &Group) -> String {
         ("next waits since", maybe(group.waiting_since)),
         ("done in about", eta(group)),
         ("batches", group.batches.join(" ")),
-    ])
+    ];
+    let queues = group.limits.queues.iter();
+    lines.extend(queues.map(|(queue, of_queue)| ("in queue", format!("{queue}: {}", limit(of_queue)))));
+    details(&lines)
 }
 
 async fn show(remote: &Remote, client: &Client, group: &str) -> anyhow::Result<()> {

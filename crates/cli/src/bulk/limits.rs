@@ -1,14 +1,11 @@
 //! `tidegate limits`: shows the limits, and changes them at run time.
 
-use std::collections::BTreeMap;
-use std::str::FromStr;
-
 use anyhow::bail;
 use clap::{Args, Subcommand};
-use tidegate_client::{LimitSetting, Limits, Nullable, PatchLimits, PatchQueueLimits};
+use tidegate_client::{LimitSetting, Limits, Nullable, PatchLimit, PatchLimits, PatchQueueLimits, Rate};
 
 use crate::remote::{Remote, WhyArg};
-use crate::table::{Table, details, number};
+use crate::table::{Table, details};
 
 #[derive(Debug, Args)]
 pub(crate) struct LimitsArgs {
@@ -24,17 +21,23 @@ enum What {
     Show,
     /// Change limits at once; a restart keeps them
     Set {
-        /// Starts per second over the whole system
-        #[arg(long, value_name = "N")]
-        rps: Option<f64>,
-        /// Starts per second of one queue; may be given several times
-        #[arg(long = "queue", value_name = "QUEUE=N", value_parser = of_queue::<f64>)]
-        queues: Vec<(String, f64)>,
-        /// Jobs of one queue that run at once, over all processes; may be given several times
-        #[arg(long = "max-running", value_name = "QUEUE=N", value_parser = of_queue::<u32>)]
-        max_running: Vec<(String, u32)>,
+        /// The queue; without one, the limits are those of the whole system
+        #[arg(long, value_name = "QUEUE")]
+        queue: Option<String>,
+        /// Starts, like 10/s, 30/min, 500/h or 10000/day
+        #[arg(long, value_name = "RATE")]
+        rate: Option<String>,
+        /// Jobs of the queue that run at once, over all processes
+        #[arg(long, value_name = "N", requires = "queue")]
+        max_running: Option<u32>,
+        /// Starts of every group in the queue that has no limit of its own there
+        #[arg(long, value_name = "RATE", requires = "queue")]
+        group_rate: Option<String>,
+        /// Jobs of every group in the queue that run at once
+        #[arg(long, value_name = "N", requires = "queue")]
+        group_max_running: Option<u32>,
         /// Whether queues follow what their downstream sustains
-        #[arg(long, value_name = "on|off", value_parser = switch)]
+        #[arg(long, value_name = "on|off", value_parser = switch, conflicts_with = "queue")]
         adaptive: Option<bool>,
         #[command(flatten)]
         why: WhyArg,
@@ -60,41 +63,51 @@ fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Splits at the last `=`: a queue's name may contain one.
-fn of_queue<T: FromStr>(text: &str) -> Result<(String, T), String> {
-    let split = text.rsplit_once('=');
-    let limit = split.and_then(|(queue, limit)| Some((queue.to_owned(), limit.trim().parse().ok()?)));
-    limit.ok_or_else(|| "write it like mail=50".to_owned())
-}
-
 pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<()> {
     let remote = &args.remote;
     remote.run(|client| async move {
         let patch = match &args.what {
             What::Show => return remote.print(&client.limits().await?, text),
             What::Set {
-                rps,
-                queues,
+                queue,
+                rate,
                 max_running,
+                group_rate,
+                group_max_running,
                 adaptive,
                 why,
             } => {
-                if rps.is_none() && adaptive.is_none() && queues.is_empty() && max_running.is_empty() {
-                    bail!("nothing to change: give --rps, --queue, --max-running or --adaptive");
-                }
-                let mut limits: BTreeMap<String, PatchQueueLimits> = BTreeMap::new();
-                for (queue, rps) in queues {
-                    limits.entry(queue.clone()).or_default().rps = Nullable::Value(*rps);
-                }
-                for (queue, most) in max_running {
-                    limits.entry(queue.clone()).or_default().max_running = Nullable::Value(*most);
-                }
-                PatchLimits {
-                    global_rps: rps.map_or(Nullable::Absent, Nullable::Value),
-                    adaptive: adaptive.map_or(Nullable::Absent, Nullable::Value),
-                    queues: limits,
+                let mut patch = PatchLimits {
+                    adaptive: given(*adaptive),
                     why: why.why.clone(),
+                    ..PatchLimits::default()
+                };
+                let rate = given(rate.clone().map(Rate));
+                match queue {
+                    None => patch.rate = rate,
+                    Some(queue) => {
+                        let limits = PatchQueueLimits {
+                            rate,
+                            max_running: given(*max_running),
+                            per_group: PatchLimit {
+                                rate: given(group_rate.clone().map(Rate)),
+                                max_running: given(*group_max_running),
+                            },
+                        };
+                        patch.queues.insert(queue.clone(), limits);
+                    }
                 }
+                let nothing = PatchLimits {
+                    why: patch.why.clone(),
+                    ..PatchLimits::default()
+                };
+                if patch == nothing || patch.queues.values().any(|set| *set == PatchQueueLimits::default()) {
+                    bail!(
+                        "nothing to change: give --rate or --adaptive, or --queue with --rate, --max-running, \
+                         --group-rate or --group-max-running"
+                    );
+                }
+                patch
             }
             What::Reset { queues, all, why } => {
                 let mut queues = queues.clone();
@@ -104,7 +117,7 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<()> {
                     queues.extend(changed.into_iter().map(|changed| changed.queue));
                 }
                 PatchLimits {
-                    global_rps: reset_if(whole_system),
+                    rate: reset_if(whole_system),
                     adaptive: reset_if(whole_system),
                     queues: queues
                         .into_iter()
@@ -118,14 +131,18 @@ pub(crate) fn run(args: &LimitsArgs) -> anyhow::Result<()> {
     })
 }
 
+fn given<T>(value: Option<T>) -> Nullable<T> {
+    value.map_or(Nullable::Absent, Nullable::Value)
+}
+
 fn reset_if<T>(reset: bool) -> Nullable<T> {
     if reset { Nullable::Null } else { Nullable::Absent }
 }
 
 fn text(limits: &Limits) -> String {
     let mut lines = vec![
-        ("starts per second", number(limits.global_rps)),
-        ("configured", number(limits.configured_global_rps)),
+        ("rate", limits.rate.to_string()),
+        ("configured", limits.configured_rate.to_string()),
         ("starts per window", limits.limit_per_window.to_string()),
         ("window", format!("{} ms", limits.window_ms)),
     ];
@@ -135,9 +152,14 @@ fn text(limits: &Limits) -> String {
     };
     lines.push(("adaptive control", adaptive.to_owned()));
     lines.extend(limits.queues.iter().map(|queue| {
-        let rate = queue.rps.map(|rps| format!("{} starts per second", number(rps)));
+        let each = &queue.per_group;
+        let rate = queue.rate.as_ref().map(Rate::to_string);
         let most = queue.max_running.map(|most| format!("at most {most} running"));
-        let set: Vec<String> = rate.into_iter().chain(most).collect();
+        let of_group = each.rate.as_ref().map(|rate| format!("{rate} per group"));
+        let running = each
+            .max_running
+            .map(|most| format!("at most {most} running per group"));
+        let set: Vec<String> = [rate, most, of_group, running].into_iter().flatten().collect();
         ("queue", format!("{}: {}", queue.queue, set.join(", ")))
     }));
     let mut text = details(&lines);
@@ -149,8 +171,8 @@ fn text(limits: &Limits) -> String {
                 change.by.clone(),
                 change.queue.clone().unwrap_or_default(),
                 setting(change.setting).to_owned(),
-                value(change.setting, change.from),
-                value(change.setting, change.to),
+                value(change.from.as_deref()),
+                value(change.to.as_deref()),
                 change.why.clone(),
             ]);
         }
@@ -161,29 +183,14 @@ fn text(limits: &Limits) -> String {
 
 fn setting(setting: LimitSetting) -> &'static str {
     match setting {
-        LimitSetting::Rps => "starts per second",
+        LimitSetting::Rate => "rate",
         LimitSetting::MaxRunning => "running at once",
+        LimitSetting::GroupRate => "rate per group",
+        LimitSetting::GroupMaxRunning => "running at once per group",
         LimitSetting::Adaptive => "adaptive control",
     }
 }
 
-fn value(setting: LimitSetting, value: Option<f64>) -> String {
-    match (setting, value) {
-        (_, None) => "no limit".to_owned(),
-        (LimitSetting::Adaptive, Some(on)) => if on > 0.0 { "on" } else { "off" }.to_owned(),
-        (_, Some(value)) => number(value),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_queue_and_its_rate_split_at_the_last_equals_sign() {
-        assert_eq!(of_queue::<f64>("a=b=2.5").unwrap(), ("a=b".to_owned(), 2.5));
-        for wrong in ["mail", "mail=", "mail=fast"] {
-            assert_eq!(of_queue::<f64>(wrong).unwrap_err(), "write it like mail=50");
-        }
-    }
+fn value(value: Option<&str>) -> String {
+    value.unwrap_or("no limit").to_owned()
 }

@@ -113,7 +113,7 @@ fn config(args: &DemoArgs, folder: &Path) -> Config {
     config.server.shutdown_grace_period_ms = Millis(200);
     config.store.data = folder.join("data");
     let window = WINDOW.as_secs_f64().max(MIN_LIMIT / rate);
-    config.backpressure.global_rps = rate;
+    config.backpressure.global_rps = rate.into();
     config.backpressure.rate_limit_window_sec = window;
     config.worker_pool.worker_count = WORKERS;
     config

@@ -201,7 +201,7 @@ fn rows(scenario: Scenario) -> anyhow::Result<Vec<Row>> {
 fn hold(customers: &[Customer], hold: Hold) -> anyhow::Result<Tally> {
     let config = BulkConfig {
         backpressure: BackpressureConfig {
-            global_rps: LIMIT as f64 / WINDOW.as_secs_f64(),
+            global_rps: (LIMIT as f64 / WINDOW.as_secs_f64()).into(),
             rate_limit_window_sec: WINDOW.as_secs_f64(),
             hold,
             ..Default::default()

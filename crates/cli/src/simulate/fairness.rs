@@ -146,7 +146,7 @@ fn fair(customers: &[Customer]) -> anyhow::Result<Vec<Millis>> {
     let window_sec = WINDOW.as_secs_f64();
     let mut queue = Queue::new(BulkConfig {
         backpressure: BackpressureConfig {
-            global_rps: RATE,
+            global_rps: RATE.into(),
             rate_limit_window_sec: window_sec,
             ..Default::default()
         },

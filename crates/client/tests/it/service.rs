@@ -9,8 +9,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use tempfile::TempDir;
 use tidegate_client::{
     BatchStatus, Client, DeadFilter, DeadSelection, Destination, JobOutcome, JobState, JoinRoom, Lease,
-    LeasedJob, LimitBy, Nullable, OpenBatch, Outcome, PatchCapacity, PatchGroup, PatchLimits, RedeemPass,
-    RoomEvent, RoomTicket, Settlement, StreamEnd, TicketEnd, TicketState, Waiting, Worker, new_job,
+    LeasedJob, LimitBy, Nullable, OpenBatch, Outcome, PatchCapacity, PatchGroup, PatchLimits, Rate,
+    RedeemPass, RoomEvent, RoomTicket, Settlement, StreamEnd, TicketEnd, TicketState, Waiting, Worker,
+    new_job,
 };
 use tidegate_core::ids::RoomId;
 use tidegate_core::time::Millis;
@@ -30,7 +31,7 @@ pub(crate) async fn start(change: impl FnOnce(&mut Config)) -> Running {
     let mut config = Config::default();
     config.server.listen = ([127, 0, 0, 1], 0).into();
     config.store.data = folder.path().join("data");
-    config.backpressure.global_rps = 1e6;
+    config.backpressure.global_rps = 1e6.into();
     config.backpressure.rate_limit_window_sec = 0.05;
     change(&mut config);
     let service = Service::start(config).await.unwrap();
@@ -216,19 +217,19 @@ async fn dead_jobs_limits_and_reasons_can_be_seen_and_changed() {
     );
 
     let patch = PatchLimits {
-        global_rps: Nullable::Value(20.0),
+        rate: Nullable::Value(Rate("20/s".to_owned())),
         why: Some("a test".into()),
         ..PatchLimits::default()
     };
     let limits = client.patch_limits(&patch).await.unwrap();
-    assert_eq!(limits.global_rps, 20.0);
+    assert_eq!(limits.rate.0, "20/s");
     assert_eq!(limits.changes.last().unwrap().why, "a test");
     let patch = PatchLimits {
-        global_rps: Nullable::Null,
+        rate: Nullable::Null,
         ..PatchLimits::default()
     };
     client.patch_limits(&patch).await.unwrap();
-    assert_eq!(client.limits().await.unwrap().global_rps, 1e6);
+    assert_eq!(client.limits().await.unwrap().rate.0, "1000000/s");
     running.service.shutdown().await.unwrap();
 }
 

@@ -5,12 +5,12 @@ use super::command::{AdmitOutcome, AdmitParams, BatchStatus, Denied, JobSeq, Pri
 use super::config::Hold;
 use super::job::{JobState, Spot};
 use super::list::Slot;
-use super::pick::{Pick, UNHOLD_PER_CALL, inspections};
+use super::pick::{Pick, inspections};
 use crate::time::Timestamp;
 
 impl Bulk {
     pub(super) fn admit(&mut self, p: AdmitParams, now: Timestamp) -> AdmitOutcome {
-        self.unhold_turned(UNHOLD_PER_CALL, now);
+        self.unhold_due(now);
         let Some(&queue) = self.queue_slots.get(&p.queue) else {
             return AdmitOutcome {
                 admitted: Vec::new(),
@@ -66,10 +66,7 @@ impl Bulk {
         let own = queue.started + u64::from(queue.ready.len) >= queue.rate.allowed(window);
         let until = match () {
             () if limiter.room() <= self.ready => limiter.until(),
-            () if own => {
-                let next = queue.rate.next_allowing(window + 1);
-                Timestamp(next.saturating_mul(limiter.length().0))
-            }
+            () if own => limiter.start_of(queue.rate.next_allowing(window + 1)),
             () if queue.is_full() => return Stop::Busy,
             () => queue.downstream.next_start(now).unwrap_or(limiter.window_end()),
         };
@@ -88,6 +85,7 @@ impl Bulk {
             .ready
             .push_back(&mut self.jobs, slot);
         self.ready += 1;
+        self.count_ready_in_pair(group, queue, 1);
         self.shift(group, Some(JobState::Waiting), Some(JobState::Ready), now);
         self.raise_status(batch, BatchStatus::Dispatched);
         seq
@@ -135,7 +133,7 @@ impl Bulk {
             backoff,
             global: (self.limiter.started() + self.ready, self.limiter.limit()),
             share: (
-                u64::from(entry.started_in(self.limiter.window()) + entry.count(JobState::Ready)),
+                entry.meter.charged(self.limiter.window()) + u64::from(entry.count(JobState::Ready)),
                 self.per_group_limit(),
             ),
         })

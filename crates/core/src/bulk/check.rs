@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 
 use super::Bulk;
+use super::group::Held;
 use super::job::{JobState, Spot};
 use super::list::{List, NIL, QUEUE, Slot};
+use super::pair::PairHeld;
 
 impl Bulk {
     /// Panics with a description of the violation. Visits every job: not for production.
@@ -70,6 +72,7 @@ impl Bulk {
         );
         self.check_jobs(&spots);
         self.check_flows();
+        self.check_pairs();
     }
 
     fn check_limits(&self) {
@@ -169,6 +172,60 @@ impl Bulk {
             self.leases.len(),
             self.deadlines.len(),
             "every lease has its deadline"
+        );
+    }
+
+    /// What each group runs and has in ready, in each queue.
+    fn check_pairs(&self) {
+        let mut counts: HashMap<(Slot, u16), (u32, u32)> = HashMap::new();
+        for (_, job) in &self.jobs {
+            let of = (
+                self.batches[job.batch as usize].group,
+                self.kinds[usize::from(job.kind)].queue,
+            );
+            match job.state {
+                JobState::Running => counts.entry(of).or_default().0 += 1,
+                JobState::Ready => counts.entry(of).or_default().1 += 1,
+                _ => {}
+            }
+        }
+        let (mut held_groups, mut held_pairs) = (0, 0);
+        for (slot, group) in &self.groups {
+            let slot = slot as Slot;
+            for pair in &group.pairs {
+                let expected = counts.remove(&(slot, pair.queue)).unwrap_or_default();
+                assert_eq!(
+                    (pair.running, pair.ready),
+                    expected,
+                    "running and ready of {:?} in queue {}",
+                    group.id,
+                    pair.queue
+                );
+                if let Some(PairHeld::Until(until)) = pair.held {
+                    let of = (until, group.seq, slot, pair.queue);
+                    assert!(self.held_pairs.contains(&of), "{:?} is held in a queue", group.id);
+                    held_pairs += 1;
+                }
+            }
+            if let Some(Held::Until(until)) = group.held {
+                let of = (until, group.seq, slot);
+                assert!(self.held_groups.contains(&of), "{:?} is held", group.id);
+                held_groups += 1;
+            }
+        }
+        assert!(
+            counts.is_empty(),
+            "every running or ready job has its pair: {counts:?}"
+        );
+        assert_eq!(
+            held_groups,
+            self.held_groups.len(),
+            "no ghosts among the held groups"
+        );
+        assert_eq!(
+            held_pairs,
+            self.held_pairs.len(),
+            "no ghosts among the held pairs"
         );
     }
 

@@ -2,6 +2,7 @@
 //!
 //! One `…Params` per transition in, one `…Outcome` out. A refusal is an outcome, not an error.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use super::refusal::{JobRefusal, Refusal};
 use super::stats::ResetStatsParams;
 use super::views::{Query, View};
 use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
+use crate::limits::quota::Limit;
 use crate::time::{Millis, Timestamp};
 
 /// The sequence number of a job in its store; never reused.
@@ -172,7 +174,7 @@ pub enum Stop {
     Full,
     /// The window is spent, globally or for this queue.
     Limited { until: Timestamp },
-    /// Every waiting group is at a ceiling of its own until then.
+    /// Every waiting group is at a limit of its own, the first one until then.
     Held { until: Timestamp },
     /// As many jobs of the queue run as may: one must end first.
     Busy,
@@ -474,21 +476,25 @@ pub struct CancelOutcome {
     pub more: bool,
 }
 
-/// The ceilings of one group.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Ceilings {
-    /// Starts in one window.
-    pub starts_per_window: Option<u32>,
-    /// Jobs running at once.
-    pub max_running: Option<u32>,
+/// Limit: queues in which one group has limits of its own.
+pub const MAX_QUEUES_OF_GROUP: usize = 64;
+
+/// The limits of one group.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupLimits {
+    /// Over all queues.
+    pub all: Limit,
+    /// In single queues. What is absent here is as the queue says for every group.
+    pub queues: BTreeMap<QueueId, Limit>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ConfigureGroupParams {
     pub group: GroupId,
     pub base_priority: Option<i32>,
-    pub ceilings: Option<Ceilings>,
+    /// Replaces all of them.
+    pub limits: Option<GroupLimits>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -570,13 +576,13 @@ transitions! {
     Resume(ResumeParams) -> Result<(), Refusal>,
     /// Ends every job that is not running.
     Cancel(CancelParams) -> Result<CancelOutcome, Refusal>,
-    /// Changes a group's weight and ceilings.
+    /// Changes a group's weight and limits.
     ConfigureGroup(ConfigureGroupParams) -> Result<(), Refusal>,
     /// Requeues a dead job, with all its attempts.
     Replay(ReplayParams) -> Result<JobSeq, Refusal>,
     /// Deletes a dead job.
     Purge(PurgeParams) -> Result<(), Refusal>,
-    /// Changes the rates at run time.
+    /// Changes limits at run time.
     ConfigureLimits(super::ConfigureLimitsParams) -> Result<(), Refusal>,
     /// Deletes finished data by age and count.
     DropFinished(super::DropFinishedParams) -> super::DropFinishedOutcome,

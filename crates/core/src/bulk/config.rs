@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, ensure};
 use crate::ids::{JobType, QueueId};
+use crate::limits::quota::{Limit, Quota, Unit};
 use crate::limits::rate::Rate;
 use crate::time::Millis;
 
@@ -69,8 +70,8 @@ impl Default for FairQueueConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BackpressureConfig {
-    /// Starts per second over the whole system.
-    pub global_rps: f64,
+    /// Starts over the whole system: a number per second, or a text such as "500/min".
+    pub global_rps: Quota,
     /// Upper cap on jobs in ready, per queue.
     pub ready_queue_max_size: u32,
     /// Length of the aligned window that the rate is counted in, in seconds.
@@ -87,7 +88,7 @@ pub struct BackpressureConfig {
     pub max_retry_after_ms: Millis,
     /// What happens to the next job when a window is spent.
     pub hold: Hold,
-    /// Gives every group floor(rate / active groups) as a ceiling of its own.
+    /// Gives every group floor(rate / active groups) as a limit of its own.
     pub strict_share: bool,
 }
 
@@ -104,7 +105,7 @@ pub enum Hold {
 impl Default for BackpressureConfig {
     fn default() -> Self {
         Self {
-            global_rps: 10_000.0,
+            global_rps: Quota::new(10_000.0, Unit::Second),
             ready_queue_max_size: 10_000,
             rate_limit_window_sec: 1.0,
             dispatch_interval_ms: Millis(100),
@@ -118,25 +119,6 @@ impl Default for BackpressureConfig {
     }
 }
 
-/// The slowest rate, in starts per second: about one per day.
-pub(super) const SLOWEST_RPS: f64 = 0.00001;
-/// The smallest share of a start that a window may allow.
-const LEAST_PER_WINDOW: f64 = 0.000_001;
-
-/// Why a rate does not work with windows of this length, if so: what would be right.
-pub fn rate_error(rps: f64, window: Millis) -> Option<String> {
-    if !rps.is_finite() || !(SLOWEST_RPS..=1e9).contains(&rps) {
-        return Some(format!("it must be from {SLOWEST_RPS} to 1000000000"));
-    }
-    let least = LEAST_PER_WINDOW * 1_000.0 / window.0 as f64;
-    (rps < least).then(|| {
-        format!(
-            "with windows of {} s it must be at least {least}",
-            window.as_secs_f64()
-        )
-    })
-}
-
 impl BackpressureConfig {
     pub fn window(&self) -> Millis {
         Millis((self.rate_limit_window_sec * 1000.0).round() as u64)
@@ -144,7 +126,7 @@ impl BackpressureConfig {
 
     /// The configured rate of the whole system.
     pub fn rate(&self) -> Rate {
-        Rate::new(self.global_rps, self.window())
+        self.global_rps.in_windows(self.window())
     }
 
     /// The most starts that any window allows.
@@ -295,10 +277,13 @@ pub struct JobTypeConfig {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QueueConfig {
-    /// Starts per second of this queue; the global rate if absent.
-    pub rps: Option<f64>,
+    /// Starts of this queue, such as "30/min"; the global rate if absent.
+    pub rate: Option<Quota>,
     /// Jobs of this queue that run at once, over all processes; no limit if absent.
     pub max_running: Option<u32>,
+    /// The limit of every group in this queue, unless the group has one of its own there.
+    #[serde(skip_serializing_if = "Limit::is_none")]
+    pub per_group: Limit,
     /// Workers of this queue; `worker_pool.worker_count` if absent.
     pub worker_count: Option<u32>,
 }
@@ -385,23 +370,29 @@ impl BulkConfig {
 
     fn validate_rates(&self) -> Result<(), ConfigError> {
         let bp = &self.backpressure;
-        let (rps, window) = (bp.global_rps, bp.rate_limit_window_sec);
+        let (rate, window) = (bp.global_rps, bp.rate_limit_window_sec);
         ensure!(
             window.is_finite() && bp.window().0 >= 1 && window <= 86_400.0,
             "backpressure.rate_limit_window_sec = {window}: it must be from 0.001 to 86400"
         );
-        if let Some(right) = rate_error(rps, bp.window()) {
-            return Err(ConfigError(format!("backpressure.global_rps = {rps}: {right}")));
-        }
+        let check = |name: String, rate: Option<Quota>| match rate.and_then(|rate| rate.error(bp.window())) {
+            Some(right) => Err(ConfigError(format!(
+                "{name} = {}: {right}",
+                rate.map_or_else(String::new, |rate| rate.to_string())
+            ))),
+            None => Ok(()),
+        };
+        check("backpressure.global_rps".to_owned(), Some(rate))?;
         for (queue, settings) in &self.queues {
-            if let Some(rps) = settings.rps
-                && let Some(right) = rate_error(rps, bp.window())
-            {
-                return Err(ConfigError(format!("queues.{queue}.rps = {rps}: {right}")));
-            }
+            check(format!("queues.{queue}.rate"), settings.rate)?;
+            check(format!("queues.{queue}.per_group.rate"), settings.per_group.rate)?;
             ensure!(
                 settings.max_running != Some(0),
                 "queues.{queue}.max_running = 0: it must be at least 1"
+            );
+            ensure!(
+                settings.per_group.max_running != Some(0),
+                "queues.{queue}.per_group.max_running = 0: it must be at least 1"
             );
             ensure!(
                 settings.worker_count != Some(0),
@@ -473,9 +464,9 @@ mod tests {
 
     #[test]
     fn the_limit_is_rate_times_window() {
-        let limit = |rps, window| {
+        let limit = |rps: f64, window| {
             BackpressureConfig {
-                global_rps: rps,
+                global_rps: rps.into(),
                 rate_limit_window_sec: window,
                 ..Default::default()
             }
@@ -491,15 +482,15 @@ mod tests {
     fn what_cannot_work_is_refused_with_the_values() {
         for (message, text) in [
             (
-                refused(|c| c.backpressure.global_rps = 0.0),
-                "global_rps = 0: it must be from 0.00001 to 1000000000",
+                refused(|c| c.backpressure.global_rps = 0.0.into()),
+                "global_rps = 0/s: it must be from 0.00001/s to 1000000000/s",
             ),
             (
-                refused(|c| c.backpressure.global_rps = -1.0),
-                "global_rps = -1: it must be from 0.00001 to 1000000000",
+                refused(|c| c.backpressure.global_rps = (-1.0).into()),
+                "global_rps = -1/s: it must be from 0.00001/s to 1000000000/s",
             ),
             (
-                refused(|c| c.backpressure.global_rps = f64::NAN),
+                refused(|c| c.backpressure.global_rps = f64::NAN.into()),
                 "global_rps = NaN",
             ),
             (
@@ -530,12 +521,12 @@ mod tests {
             (
                 refused(|c| {
                     let queue = QueueConfig {
-                        rps: Some(-3.0),
+                        rate: Some((-3.0).into()),
                         ..Default::default()
                     };
                     c.queues.insert(QueueId::new("mail").unwrap(), queue);
                 }),
-                "queues.mail.rps = -3",
+                "queues.mail.rate = -3/s",
             ),
         ] {
             assert!(message.contains(text), "{message:?} should contain {text:?}");

@@ -13,6 +13,7 @@ use super::list::{List, QUEUE, Slot};
 use super::order::FairOrder;
 use crate::ids::QueueId;
 use crate::limits::downstream::Downstream;
+use crate::limits::quota::{Limit, Quota};
 use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
@@ -77,16 +78,18 @@ pub(super) struct Queue {
     /// Running jobs, and how many there may be.
     pub(super) running: u64,
     pub(super) max_running: Option<u32>,
-    /// Starts per second as configured.
+    /// Starts per second as its limit allows.
     pub(super) rps: f64,
     pub(super) rate: Rate,
+    /// The limit of every group in it that has none of its own there.
+    pub(super) per_group: Limit,
     pub(super) downstream: Downstream,
 }
 
 impl Queue {
-    pub(super) fn set_rps(&mut self, rps: f64, window: Millis) {
-        self.rps = rps;
-        self.rate = Rate::new(rps, window);
+    pub(super) fn set_rate(&mut self, rate: Quota, window: Millis) {
+        self.rps = rate.per_second();
+        self.rate = rate.in_windows(window);
     }
 
     /// Starts that its rate and its downstream allow in this window.

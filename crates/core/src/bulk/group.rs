@@ -1,27 +1,37 @@
 //! A group: its settings, its counts, whether it is held, and its flows.
 
 use super::Bulk;
-use super::command::{Ceilings, ConfigureGroupParams, Priority};
+use super::command::{ConfigureGroupParams, GroupLimits, MAX_QUEUES_OF_GROUP, Priority};
 use super::config::FairPolicy;
 use super::flow::Flow;
 use super::job::JobState;
 use super::list::{List, QUEUE, Slot};
-use super::pair::Pair;
+use super::pair::{Pair, PairHeld};
+use super::pick::UNHOLD_PER_CALL;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
 use super::record::{Change, GroupRecord, GroupSeq};
 use super::refusal::Refusal;
 use super::stats::CongestionStats;
 use crate::ids::GroupId;
-use crate::time::Timestamp;
+use crate::limits::meter::Meter;
+use crate::limits::quota::Limit;
+use crate::time::{Millis, Timestamp};
 
 /// Why a group is out of the order although it has jobs. A held group never hides others from the picker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Held {
     Paused,
-    /// At its limit of starts in this window; held until the window turns.
-    Window(u64),
-    /// At its limit of running jobs; held until a lease ends.
+    /// Its rate, or its share, allows nothing until then.
+    Until(Timestamp),
+    /// As many of its jobs run as may; held until a lease ends.
     Running,
+}
+
+/// Where a limit of its own holds a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blocked {
+    Everywhere(Held),
+    InQueue(PairHeld),
 }
 
 #[derive(Debug)]
@@ -30,7 +40,7 @@ pub(super) struct Group {
     pub(super) id: GroupId,
     pub(super) base_priority: i32,
     pub(super) step: u64,
-    pub(super) ceilings: Ceilings,
+    pub(super) limits: GroupLimits,
     pub(super) paused: bool,
     pub(super) held: Option<Held>,
     pub(super) created_at: Timestamp,
@@ -39,8 +49,7 @@ pub(super) struct Group {
     pub(super) counts: [u32; 6],
     /// Jobs delayed by congestion, not by schedule.
     pub(super) congested: u32,
-    /// The window and the starts counted in it.
-    pub(super) started: (u64, u32),
+    pub(super) meter: Meter,
     pub(super) flows: Vec<Slot>,
     pub(super) batches: Vec<Slot>,
     pub(super) open_batch: Option<Slot>,
@@ -49,7 +58,7 @@ pub(super) struct Group {
     /// Its finished jobs, in the order of finishing.
     pub(super) finished: List<QUEUE>,
     pub(super) stats: CongestionStats,
-    /// What the group's own downstreams sustain, where they were ever overloaded.
+    /// The queues in which it runs, or did a moment ago.
     pub(super) pairs: Vec<Pair>,
 }
 
@@ -73,14 +82,6 @@ impl Group {
     /// Has unfinished jobs, and so counts in the shares.
     pub(super) fn is_active(&self) -> bool {
         self.unfinished() > 0
-    }
-
-    pub(super) fn started_in(&self, window: u64) -> u32 {
-        if self.started.0 == window {
-            self.started.1
-        } else {
-            0
-        }
     }
 }
 
@@ -107,7 +108,7 @@ impl Bulk {
             id: id.clone(),
             base_priority,
             paused: false,
-            ceilings: Ceilings::default(),
+            limits: GroupLimits::default(),
             created_at: now,
         };
         let slot = self.insert_group(&record, now);
@@ -121,14 +122,14 @@ impl Bulk {
             id: record.id.clone(),
             base_priority: record.base_priority,
             step: policy::step(record.base_priority),
-            ceilings: record.ceilings.clone(),
+            limits: record.limits.clone(),
             paused: record.paused,
             held: record.paused.then_some(Held::Paused),
             created_at: record.created_at,
             idle_since: now,
             counts: [0; 6],
             congested: 0,
-            started: (0, 0),
+            meter: Meter::default(),
             flows: Vec::new(),
             batches: Vec::new(),
             open_batch: None,
@@ -150,27 +151,28 @@ impl Bulk {
             id: group.id.clone(),
             base_priority: group.base_priority,
             paused: group.paused,
-            ceilings: group.ceilings.clone(),
+            limits: group.limits.clone(),
             created_at: group.created_at,
         }));
     }
 
     pub(super) fn configure_group(&mut self, p: ConfigureGroupParams, now: Timestamp) -> Result<(), Refusal> {
         let base_priority = p.base_priority.map(checked_base_priority).transpose()?;
-        p.ceilings.as_ref().map(Ceilings::check).transpose()?;
+        let length = self.limiter.length();
+        let limits = p.limits.map(|limits| limits.checked(length)).transpose()?;
         let slot = self.find_or_create_group(&p.group, base_priority, now)?;
         let group = &mut self.groups[slot as usize];
         if let Some(base_priority) = base_priority {
             group.base_priority = base_priority;
             group.step = policy::step(base_priority);
         }
-        if let Some(ceilings) = p.ceilings {
-            group.ceilings = ceilings;
+        if let Some(limits) = limits {
+            group.limits = limits;
         }
         self.put_group(slot);
-        // A raised ceiling takes effect at once; if the group is still at a ceiling, the next pick holds it
-        // again.
+        // A raised limit takes effect at once; if the group is still at a limit, the next pick holds it again.
         self.unhold(slot, now);
+        self.unhold_pairs_of(slot, |_| true, now);
         Ok(())
     }
 
@@ -207,8 +209,11 @@ impl Bulk {
         // A ready job that does not start frees its place for the next one, and no ending lease will signal
         // that.
         let not_started = from == Some(JobState::Ready) && to != Some(JobState::Running);
-        if not_started && self.groups[group as usize].held == Some(Held::Running) {
-            self.unhold(group, now);
+        if not_started {
+            if self.groups[group as usize].held == Some(Held::Running) {
+                self.unhold(group, now);
+            }
+            self.unhold_pairs_of(group, |held| held == PairHeld::Running, now);
         }
     }
 
@@ -227,27 +232,53 @@ impl Bulk {
         shares.fold(self.per_group_limit(), u64::min)
     }
 
-    /// The ceiling that keeps the group from starting one more job, if any, when `promised` of its ready jobs
-    /// will start first.
-    pub(super) fn at_ceiling(&self, group: Slot, promised: u32) -> Option<Held> {
+    /// The limit over all queues that keeps the group from starting one more job, if any, when `promised` of its ready
+    /// jobs will start first.
+    fn group_blocked(&self, group: Slot, promised: u32) -> Option<Held> {
         let group = &self.groups[group as usize];
         let window = self.limiter.window();
-        let starts = u64::from(group.started_in(window)) + u64::from(promised);
-        let share = self
-            .config
-            .backpressure
-            .strict_share
-            .then(|| self.per_group_limit());
-        let ceiling = group.ceilings.starts_per_window.map(u64::from);
-        if share.is_some_and(|most| starts >= most) || ceiling.is_some_and(|most| starts >= most) {
-            return Some(Held::Window(window));
+        let starts = group.meter.charged(window) + u64::from(promised);
+        let limit = group.limits.all;
+        let rate = limit.rate.map(|rate| rate.in_windows(self.limiter.length()));
+        if let Some(rate) = rate.filter(|rate| starts >= rate.allowed(window)) {
+            let next = rate.next_allowing(window + 1);
+            return Some(Held::Until(self.limiter.start_of(next)));
+        }
+        if self.config.backpressure.strict_share && starts >= self.per_group_limit() {
+            return Some(Held::Until(self.limiter.window_end()));
         }
         let running = group.count(JobState::Running) + promised;
-        group
-            .ceilings
-            .max_running
-            .is_some_and(|most| running >= most)
-            .then_some(Held::Running)
+        let full = limit.max_running.is_some_and(|most| running >= most);
+        full.then_some(Held::Running)
+    }
+
+    /// The limit of its own that keeps the group from starting one more job in this queue, if any. With `promised`, its
+    /// ready jobs start first.
+    pub(super) fn blocked(
+        &mut self,
+        group: Slot,
+        queue: u16,
+        promised: bool,
+        now: Timestamp,
+    ) -> Option<Blocked> {
+        let ready = match promised {
+            true => self.groups[group as usize].count(JobState::Ready),
+            false => 0,
+        };
+        match self.group_blocked(group, ready) {
+            Some(held) => Some(Blocked::Everywhere(held)),
+            None => self
+                .pair_blocked(group, queue, promised, now)
+                .map(Blocked::InQueue),
+        }
+    }
+
+    /// Takes the group out of the order, everywhere or in this queue.
+    pub(super) fn block(&mut self, group: Slot, queue: u16, blocked: Blocked) {
+        match blocked {
+            Blocked::Everywhere(held) => self.hold(group, held),
+            Blocked::InQueue(held) => self.hold_pair(group, queue, held),
+        }
     }
 
     /// Takes all flows of the group out of the order.
@@ -255,43 +286,43 @@ impl Bulk {
         for flow in self.groups[group as usize].flows.clone() {
             self.leave_order(flow);
         }
+        self.set_held(group, Some(why));
+    }
+
+    fn set_held(&mut self, group: Slot, held: Option<Held>) {
         let entry = &mut self.groups[group as usize];
-        entry.held = Some(why);
-        if let Held::Window(window) = why {
-            self.held_until_turn.push_back((window, group, entry.seq));
+        if let Some(Held::Until(until)) = entry.held {
+            self.held_groups.remove(&(until, entry.seq, group));
+        }
+        entry.held = held;
+        if let Some(Held::Until(until)) = held {
+            self.held_groups.insert((until, entry.seq, group));
         }
     }
 
     /// Puts a group's flows back into the order, unless the group is paused.
     pub(super) fn unhold(&mut self, group: Slot, now: Timestamp) {
-        let entry = &mut self.groups[group as usize];
-        entry.held = entry.paused.then_some(Held::Paused);
-        if entry.held.is_none() {
-            for flow in entry.flows.clone() {
+        let paused = self.groups[group as usize].paused.then_some(Held::Paused);
+        self.set_held(group, paused);
+        if paused.is_none() {
+            for flow in self.groups[group as usize].flows.clone() {
                 self.enter_order(flow, now);
             }
         }
     }
 
-    /// Puts back groups whose window has turned; at most `max`, in the order in which they were held.
-    pub(super) fn unhold_turned(&mut self, max: usize, now: Timestamp) {
-        self.unhold_pairs(max, now);
-        self.unhold_before(self.limiter.window(), max, now);
+    /// Puts back groups that may try again; at most a thousand, those first that were to come back first.
+    pub(super) fn unhold_due(&mut self, now: Timestamp) {
+        self.unhold_pairs(UNHOLD_PER_CALL, now);
+        self.unhold_groups(now, now);
     }
 
-    /// Puts back groups that were held in a window before `end`.
-    pub(super) fn unhold_before(&mut self, end: u64, max: usize, now: Timestamp) {
-        for _ in 0..max {
-            let Some(&(window, slot, seq)) = self.held_until_turn.front() else {
-                return;
-            };
-            if window >= end {
-                return;
-            }
-            self.held_until_turn.pop_front();
-            let same = |g: &Group| g.seq == seq && g.held == Some(Held::Window(window));
-            if self.groups.get(slot as usize).is_some_and(same) {
-                self.unhold(slot, now);
+    /// Puts back groups that are held until `end` at the latest; at most a thousand.
+    pub(super) fn unhold_groups(&mut self, end: Timestamp, now: Timestamp) {
+        for _ in 0..UNHOLD_PER_CALL {
+            match self.held_groups.first() {
+                Some(&(until, _, group)) if until <= end => self.unhold(group, now),
+                _ => return,
             }
         }
     }
@@ -437,20 +468,40 @@ fn score(alpha: f64, flow: &Flow, group: &Group) -> i64 {
     })
 }
 
-impl Ceilings {
-    /// Rejects a ceiling of zero: it would hold a group forever.
-    pub fn check(&self) -> Result<(), Refusal> {
-        for (what, value) in [
-            ("starts_per_window", self.starts_per_window),
-            ("max_running", self.max_running),
-        ] {
-            if value == Some(0) {
-                return Err(Refusal::ZeroCeiling {
-                    what: what.to_owned(),
-                });
-            }
+impl GroupLimits {
+    /// Rejects what would hold a group forever, or cannot be counted in windows of this length. Limits that limit nothing
+    /// are left out.
+    pub fn checked(mut self, window: Millis) -> Result<Self, Refusal> {
+        self.queues.retain(|_, limit| !limit.is_none());
+        if self.queues.len() > MAX_QUEUES_OF_GROUP {
+            return Err(Refusal::TooManyQueuesOfGroup {
+                max: MAX_QUEUES_OF_GROUP as u64,
+            });
         }
-        Ok(())
+        check_limit(self.all, window, "of the group")?;
+        for (queue, limit) in &self.queues {
+            check_limit(*limit, window, &format!("of the group in queue {queue:?}"))?;
+        }
+        Ok(self)
+    }
+}
+
+/// Rejects a limit that cannot work; `of` says whose it is.
+pub(super) fn check_limit(limit: Limit, window: Millis, of: &str) -> Result<(), Refusal> {
+    if let Some(rate) = limit.rate
+        && let Some(right) = rate.error(window)
+    {
+        return Err(Refusal::Rate {
+            what: format!("rate {of}"),
+            value: rate.to_string(),
+            right,
+        });
+    }
+    match limit.max_running {
+        Some(0) => Err(Refusal::ZeroLimit {
+            what: format!("max_running {of}"),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -9,7 +9,7 @@ use super::command::{
 };
 use super::job::{JobState, Spot};
 use super::list::Slot;
-use super::pick::{Pick, Startable, UNHOLD_PER_CALL, inspections};
+use super::pick::{Pick, Startable, inspections};
 use super::record::Change;
 use crate::ids::Owner;
 use crate::time::Timestamp;
@@ -23,7 +23,7 @@ pub(super) struct LeaseEntry {
 
 impl Bulk {
     pub(super) fn lease(&mut self, p: LeaseParams, now: Timestamp) -> LeaseOutcome {
-        self.unhold_turned(UNHOLD_PER_CALL, now);
+        self.unhold_due(now);
         // A queue exists from its first job on.
         let Some(&queue) = self.queue_slots.get(&p.queue) else {
             return LeaseOutcome {
@@ -62,21 +62,16 @@ impl Bulk {
             }
             *inspections -= 1;
             let group = self.flows[self.jobs[slot as usize].flow as usize].group;
-            let held = self.at_ceiling(group, 0);
             match self.startable(slot, now) {
                 Startable::No(reason) => {
                     self.detach(slot);
                     self.die(slot, reason, String::new(), now);
                 }
                 Startable::Yes if self.groups[group as usize].paused => self.unready_flow(slot, now),
-                Startable::Yes if held.is_some() => {
-                    self.unready_flow(slot, now);
-                    self.hold(group, held.expect("just seen"));
-                }
-                Startable::Yes => match self.pair_wait(group, queue, now) {
-                    Some(until) => {
+                Startable::Yes => match self.blocked(group, queue, false, now) {
+                    Some(blocked) => {
                         self.unready_flow(slot, now);
-                        self.hold_pair(group, queue, until);
+                        self.block(group, queue, blocked);
                     }
                     None => {
                         self.detach(slot);
@@ -97,12 +92,12 @@ impl Bulk {
         }
     }
 
-    /// Nothing is in the order: either nothing waits, or everything waiting (perhaps in another queue) is at a
-    /// ceiling.
+    /// Nothing is in the order: either nothing waits, or everything waiting (perhaps in another queue) is at a limit of its
+    /// group.
     pub(super) fn nothing_startable(&self, queue: u16) -> Stop {
-        let turn = (!self.held_until_turn.is_empty()).then(|| self.limiter.window_end());
+        let group = self.held_groups.first().map(|&(until, ..)| until);
         let pair = self.next_pair(queue);
-        match turn.into_iter().chain(pair).min() {
+        match group.into_iter().chain(pair).min() {
             None => Stop::Empty,
             Some(until) => Stop::Held { until },
         }
@@ -138,7 +133,7 @@ impl Bulk {
         self.start_pair(group, queue, now);
         let window = self.limiter.window();
         let entry = &mut self.groups[group as usize];
-        entry.started = (window, entry.started_in(window) + 1);
+        entry.meter.charge(window);
         let group_id = entry.id.clone();
         self.shift(group, Some(from), Some(JobState::Running), now);
         self.deadlines.insert((deadline, seq));

@@ -94,8 +94,12 @@ impl WindowLimiter {
 
     /// When the next window begins that allows a start.
     pub fn until(&self) -> Timestamp {
-        let next = self.rate.next_allowing(self.window + 1);
-        Timestamp(next.saturating_mul(self.length().0))
+        self.start_of(self.rate.next_allowing(self.window + 1))
+    }
+
+    /// When the window of this number begins.
+    pub fn start_of(&self, window: u64) -> Timestamp {
+        Timestamp(window.saturating_mul(self.length().0))
     }
 
     /// Reverts one start of this window.

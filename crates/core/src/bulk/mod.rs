@@ -62,7 +62,7 @@ mod throttle;
 pub mod views;
 pub mod why;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use batch::Batch;
@@ -76,8 +76,8 @@ pub use job::{JobState, default_queue};
 use lease::LeaseEntry;
 use limiter::WindowLimiter;
 pub use limits::{
-    CHANGES_KEPT, ConfigureLimitsParams, LimitChange, LimitSetting, MAX_QUEUES_SET, QueueLimits, Set,
-    SetQueueLimits,
+    CHANGES_KEPT, ConfigureLimitsParams, LimitChange, LimitSetting, LimitsRecord, MAX_QUEUES_SET,
+    QueueLimits, Set, SetLimit, SetQueueLimits,
 };
 use list::{List, Slot};
 pub use pair::ThrottleScope;
@@ -95,7 +95,6 @@ use self::config::BulkConfig;
 use crate::config::ConfigError;
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::limits::downstream::Downstream;
-use crate::limits::rate::Rate;
 use crate::time::{StoreClock, Timestamp};
 
 /// Changes that a waiter may want to know about.
@@ -145,9 +144,9 @@ pub struct Bulk {
     /// Unstarted jobs that expire.
     expiring: BTreeSet<(Timestamp, JobSeq, Slot)>,
     expiry: HashMap<Slot, Timestamp>,
-    /// Groups at their ceiling of starts per window, in the order in which they reached it.
-    held_until_turn: VecDeque<(u64, Slot, GroupSeq)>,
-    /// Groups that wait for their own downstream in a queue, by when they may try again.
+    /// Groups whose rate or share is used up, by when they may try again.
+    held_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
+    /// Groups whose rate in a queue is used up, or that wait for their own downstream there, by when they may try again.
     held_pairs: BTreeSet<(Timestamp, GroupSeq, Slot, u16)>,
     /// Ready jobs of all queues: each has reserved a start in the window.
     ready: u64,
@@ -203,7 +202,7 @@ impl Bulk {
             leases: HashMap::new(),
             expiring: BTreeSet::new(),
             expiry: HashMap::new(),
-            held_until_turn: VecDeque::new(),
+            held_groups: BTreeSet::new(),
             held_pairs: BTreeSet::new(),
             ready: 0,
             active_groups: 0,
@@ -332,7 +331,8 @@ impl Bulk {
             return queue;
         }
         let queue = self.queues.len() as u16;
-        let rps = self.queue_rps(name);
+        let limits = self.limits.of_queue(&self.config, name);
+        let rate = self.limits.rate(&self.config, Some(name));
         self.queues.push(Queue {
             name: name.clone(),
             orders: Default::default(),
@@ -341,9 +341,10 @@ impl Bulk {
             groups: 0,
             started: 0,
             running: 0,
-            max_running: self.queue_max_running(name),
-            rps,
-            rate: Rate::new(rps, self.limiter.length()),
+            max_running: limits.max_running,
+            rps: rate.per_second(),
+            rate: rate.in_windows(self.limiter.length()),
+            per_group: limits.per_group,
             downstream: Downstream::default(),
         });
         self.queue_slots.insert(name.clone(), queue);

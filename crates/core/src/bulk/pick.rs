@@ -51,14 +51,8 @@ impl Bulk {
                 .first()
                 .expect("a priority that waits has a first flow");
             let group = self.flows[flow as usize].group;
-            let ready = self.groups[group as usize].count(JobState::Ready);
-            if let Some(held) = self.at_ceiling(group, ready) {
-                self.hold(group, held);
-                *inspections -= 1;
-                continue;
-            }
-            if let Some(until) = self.pair_wait(group, queue, now) {
-                self.hold_pair(group, queue, until);
+            if let Some(blocked) = self.blocked(group, queue, true, now) {
+                self.block(group, queue, blocked);
                 *inspections -= 1;
                 continue;
             }
@@ -132,6 +126,8 @@ impl Bulk {
                     .ready
                     .remove(&mut self.jobs, slot);
                 self.ready -= 1;
+                let (group, queue) = (entry.group, entry.queue);
+                self.count_ready_in_pair(group, queue, -1);
             }
             Spot::Nowhere => {
                 let job = &self.jobs[slot as usize];

@@ -61,7 +61,7 @@ impl Bulk {
         GroupView {
             id: group.id.clone(),
             base_priority: group.base_priority,
-            ceilings: group.ceilings.clone(),
+            limits: group.limits.clone(),
             paused: group.paused,
             held: group.held.is_some(),
             active: group.is_active(),
@@ -214,7 +214,7 @@ impl Bulk {
         Ok(LimitStatus {
             global_count: self.limiter.started(),
             global_limit: self.limiter.limit(),
-            group_count: u64::from(group.started_in(self.limiter.window())),
+            group_count: group.meter.charged(self.limiter.window()),
             per_group_limit: self.per_group_limit(),
             active_group_count: self.active_groups,
             window_ends: self.limiter.window_end(),

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::command::{
-    BatchCounts, BatchOptions, BatchStatus, Ceilings, DeathReason, DelayReason, Fence, JobSeq, LeaseRef,
+    BatchCounts, BatchOptions, BatchStatus, DeathReason, DelayReason, Fence, GroupLimits, JobSeq, LeaseRef,
     Priority,
 };
 pub use super::limits::LimitsRecord;
@@ -31,7 +31,7 @@ pub struct GroupRecord {
     pub id: GroupId,
     pub base_priority: i32,
     pub paused: bool,
-    pub ceilings: Ceilings,
+    pub limits: GroupLimits,
     pub created_at: Timestamp,
 }
 
@@ -135,6 +135,6 @@ pub enum Change {
     Remember(RememberedRecord),
     /// Records of such jobs that nobody needs any more.
     Forget(Vec<JobSeq>),
-    /// All rates set at run time.
+    /// All limits set at run time.
     PutLimits(LimitsRecord),
 }

@@ -30,8 +30,10 @@ pub enum Refusal {
     FailureThreshold(u32),
     #[error("the callback's name has {len} bytes; it may have from 1 to {max}")]
     CallbackName { len: u64, max: u64 },
-    #[error("{what} = 0: a ceiling must be at least 1")]
-    ZeroCeiling { what: String },
+    #[error("{what} = 0: it must be at least 1")]
+    ZeroLimit { what: String },
+    #[error("a group may have limits of its own in at most {max} queues")]
+    TooManyQueuesOfGroup { max: u64 },
     #[error("{what} = {value}: {right}")]
     Rate {
         what: String,
@@ -44,7 +46,7 @@ pub enum Refusal {
     NotWithShards { what: String, shards: u32 },
     #[error("queue {0:?} is named twice; name it once")]
     QueueTwice(QueueId),
-    #[error("more than {max} queues would have a rate set at run time; reset some, or configure them")]
+    #[error("more than {max} queues would have limits set at run time; reset some, or configure them")]
     TooManyQueues { max: u64 },
     #[error("{what} has {len} bytes; at most {max} are allowed")]
     TextTooLong { what: String, len: u64, max: u64 },

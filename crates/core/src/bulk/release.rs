@@ -11,7 +11,7 @@ use crate::time::{Millis, Timestamp};
 
 impl Bulk {
     pub(super) fn release_due(&mut self, p: ReleaseDueParams, now: Timestamp) -> ReleaseDueOutcome {
-        self.unhold_turned(super::pick::UNHOLD_PER_CALL, now);
+        self.unhold_due(now);
         let mut out = ReleaseDueOutcome::default();
         while out.released < p.max
             && let Some(&(due, _, slot)) = self.delayed.first()

@@ -272,6 +272,8 @@ impl Restore {
         let (seq, batch) = (job.seq, job.batch);
         let queue = self.bulk.flows[job.flow as usize].queue;
         self.bulk.queues[usize::from(queue)].running += 1;
+        let group = self.bulk.batches[batch as usize].group;
+        self.bulk.restore_pair(group, queue);
         let slot = self.insert_unfinished(job, head);
         let owner = Owner::new("of a process that ended").expect("a constant within the limits");
         self.bulk.deadlines.insert((Timestamp(0), seq));

@@ -207,14 +207,19 @@ impl Bulk {
             *budget -= 1;
             candidates -= 1;
             self.idle_groups.remove(&(idle_since, seq, slot));
+            // What it started in this window counts for a group of this name that comes at once.
+            let limited = self.is_metered(slot);
             let group = &self.groups[slot as usize];
             let unused = |&batch: &Slot| {
                 let batch = &self.batches[batch as usize];
                 batch.implicit && !batch.sealed && batch.jobs.is_empty()
             };
-            let has_settings =
-                group.paused || group.base_priority != 0 || group.ceilings != Default::default();
-            if has_settings || group.counts.iter().any(|&n| n > 0) || !group.batches.iter().all(unused) {
+            let has_settings = group.paused || group.base_priority != 0 || group.limits != Default::default();
+            if has_settings
+                || limited
+                || group.counts.iter().any(|&n| n > 0)
+                || !group.batches.iter().all(unused)
+            {
                 // A group over the count but not over the age moves behind the others, or it would hide them.
                 let too_old = now.since(idle_since) > age;
                 let again = if too_old { now - age + LOOK_AGAIN } else { now };
@@ -231,6 +236,7 @@ impl Bulk {
                 let queue = &mut self.queues[usize::from(flow_entry.queue)];
                 queue.orders[flow_entry.priority as usize].recall(flow, flow_entry.tag);
             }
+            self.forget_holds(slot);
             let group = self.groups.remove(slot as usize);
             self.group_slots.remove(&group.id);
             self.groups_by_seq.remove(&group.seq);

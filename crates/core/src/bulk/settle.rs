@@ -7,7 +7,7 @@ use super::command::{DeathReason, DelayReason, JobOutcome, LeaseRef, SettleParam
 use super::group::Held;
 use super::job::JobState;
 use super::list::Slot;
-use super::pair::ThrottleScope;
+use super::pair::{PairHeld, ThrottleScope};
 use super::record::{Change, JobProgress, StoredState};
 use crate::limits::downstream::Downstream;
 use crate::time::Timestamp;
@@ -50,18 +50,26 @@ impl Bulk {
         let entry = self.leases.remove(&lease.job).expect("the caller found it");
         self.deadlines.remove(&(self.jobs[slot as usize].at, lease.job));
         let flow = &self.flows[self.jobs[slot as usize].flow as usize];
-        let queue = &mut self.queues[usize::from(flow.queue)];
+        let (group, index) = (flow.group, flow.queue);
+        let queue = &mut self.queues[usize::from(index)];
         // Somebody may wait for the place.
         self.signals.work |= queue.is_full();
         queue.running -= 1;
+        self.end_pair_lease(group, index);
         entry.started_at
     }
 
-    /// Releases a group that was held for too many running jobs.
+    /// Releases a group that was held for too many running jobs, everywhere or in the queue.
     pub(super) fn lease_ended(&mut self, slot: Slot, now: Timestamp) {
-        let group = self.batches[self.jobs[slot as usize].batch as usize].group;
+        let job = &self.jobs[slot as usize];
+        let group = self.batches[job.batch as usize].group;
+        let queue = self.kinds[usize::from(job.kind)].queue;
         if self.groups[group as usize].held == Some(Held::Running) {
             self.unhold(group, now);
+        }
+        let held = self.groups[group as usize].pair(queue).and_then(|pair| pair.held);
+        if held == Some(PairHeld::Running) {
+            self.unhold_pair(group, queue, now);
         }
     }
 
@@ -114,10 +122,10 @@ impl Bulk {
             return;
         }
         self.limiter.refund();
-        let queue = &mut self.queues[usize::from(queue)];
+        let (index, queue) = (queue, &mut self.queues[usize::from(queue)]);
         queue.started = queue.started.saturating_sub(1);
-        let group = &mut self.groups[group as usize];
-        group.started = (window, group.started_in(window).saturating_sub(1));
+        self.groups[group as usize].meter.refund(window);
+        self.refund_pair(group, index);
     }
 
     fn carry_out(&mut self, slot: Slot, outcome: JobOutcome, now: Timestamp) -> Settled {

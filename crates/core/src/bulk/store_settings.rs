@@ -63,13 +63,14 @@ mod tests {
             },
         );
         let mut stored = BulkConfig::default();
-        stored.backpressure.global_rps = 20.0;
+        stored.backpressure.global_rps = 20.0.into();
         stored.queues.insert(
             mail.clone(),
             QueueConfig {
-                rps: Some(2.0),
+                rate: Some(2.0.into()),
                 max_running: Some(4),
                 worker_count: Some(1),
+                ..QueueConfig::default()
             },
         );
         let stored = stored.of_store();
@@ -80,14 +81,15 @@ mod tests {
             "workers are no difference"
         );
         let followed = here.following(&stored);
-        assert_eq!(followed.backpressure.global_rps, 20.0);
+        assert_eq!(followed.backpressure.global_rps, 20.0.into());
         assert_eq!(followed.worker_pool.worker_count, 3);
         assert_eq!(
             followed.queues[&mail],
             QueueConfig {
-                rps: Some(2.0),
+                rate: Some(2.0.into()),
                 max_running: Some(4),
-                worker_count: Some(7)
+                worker_count: Some(7),
+                ..QueueConfig::default()
             }
         );
         assert_eq!(followed.of_store(), stored);

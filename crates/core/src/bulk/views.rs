@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::command::{BatchCounts, BatchStatus, Ceilings, DeathReason, DelayReason, JobSeq, Priority};
+use super::command::{BatchCounts, BatchStatus, DeathReason, DelayReason, GroupLimits, JobSeq, Priority};
 use super::congestion::{CongestionLevel, Estimate};
 use super::job::JobState;
 pub use super::limits::{LimitChange, QueueLimits};
 pub use super::stats::CongestionSnapshot;
 use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
+use crate::limits::quota::Quota;
 use crate::time::{Millis, Timestamp};
 
 /// A position in a listing; pass it back to continue.
@@ -116,9 +117,9 @@ impl StateCounts {
 pub struct GroupView {
     pub id: GroupId,
     pub base_priority: i32,
-    pub ceilings: Ceilings,
+    pub limits: GroupLimits,
     pub paused: bool,
-    /// Out of the order although it has jobs: paused, or at a ceiling of its own.
+    /// Out of the order although it has jobs: paused, or at a limit of its own over all queues.
     pub held: bool,
     pub active: bool,
     pub counts: StateCounts,
@@ -287,18 +288,27 @@ pub enum Wait {
         until: Timestamp,
         reason: DelayReason,
     },
-    /// Its group has used its starts of this window.
-    ShareUsedUp {
-        ceiling: u64,
+    /// Its group has used its starts, or its share, of this window.
+    GroupSpent {
+        limit: u64,
+        until: Timestamp,
+    },
+    /// Its group has used its starts of this window in this queue.
+    GroupInQueueSpent {
+        limit: u64,
         until: Timestamp,
     },
     /// Its queue has its maximum of running jobs.
     QueueBusy {
-        ceiling: u64,
+        limit: u64,
     },
     /// Its group has its maximum of running jobs.
     GroupBusy {
-        ceiling: u64,
+        limit: u64,
+    },
+    /// Its group has its maximum of running jobs in this queue.
+    GroupInQueueBusy {
+        limit: u64,
     },
     /// The whole system has used the starts of this window.
     WindowSpent {
@@ -341,12 +351,12 @@ pub struct QueueView {
     pub held_until: Option<Timestamp>,
 }
 
-/// The rates in effect.
+/// The limits in effect.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LimitsView {
-    pub global_rps: f64,
+    pub global_rps: Quota,
     /// The configured value.
-    pub configured_global_rps: f64,
+    pub configured_global_rps: Quota,
     pub limit_per_window: u64,
     pub window_ms: Millis,
     /// Whether queues follow what their downstream sustains.

@@ -4,12 +4,13 @@
 
 use super::Bulk;
 use super::command::{DelayReason, Priority};
-use super::group::Held;
 use super::job::{Job, JobState, Spot};
+use super::limiter::WindowLimiter;
 use super::list::{BATCH, NIL, QUEUE, Slot};
 use super::pick::Startable;
 use super::views::{Wait, Why};
 use crate::ids::QueueId;
+use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
 /// Limit: jobs inspected to find a job's position in its flow, or the group's delayed job that is due first.
@@ -35,18 +36,47 @@ pub struct WhyFacts {
     pub of_queue: QueueFacts,
 }
 
-/// A group's use of the window and of leases.
+/// A limit of its own that a group has, and its use.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GroupFacts {
+pub struct OwnFacts {
     /// Starts in this window.
     pub started: u64,
     pub ready: u64,
     pub running: u64,
-    pub starts_per_window: Option<u64>,
+    pub rate: Option<RateFacts>,
     pub max_running: Option<u64>,
-    /// Out of the order until the window turns.
-    pub held: bool,
-    /// The share of a window that each group gets if all want more, and whether it is a ceiling.
+}
+
+/// A rate, in the current window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateFacts {
+    /// Starts that this window allows.
+    pub allowed: u64,
+    /// The most that any window allows.
+    pub most: u64,
+    /// When the next window begins that allows a start.
+    pub until: Timestamp,
+}
+
+impl RateFacts {
+    fn of(rate: Rate, limiter: &WindowLimiter) -> Self {
+        let window = limiter.window();
+        Self {
+            allowed: rate.allowed(window),
+            most: rate.most(),
+            until: limiter.start_of(rate.next_allowing(window + 1)),
+        }
+    }
+}
+
+/// A group's limits and its share.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupFacts {
+    /// Over all queues.
+    pub all: OwnFacts,
+    /// In the queue of the job.
+    pub in_queue: OwnFacts,
+    /// The share of a window that each group gets if all want more, and whether it is a limit.
     pub share: u64,
     pub share_is_strict: bool,
 }
@@ -56,6 +86,8 @@ pub struct GroupFacts {
 pub struct WindowFacts {
     pub length: Millis,
     pub ends: Timestamp,
+    /// When the next window begins that allows a start.
+    pub until: Timestamp,
     pub limit: u64,
     /// The rest of the window, including what ready jobs have reserved.
     pub room: u64,
@@ -67,6 +99,8 @@ pub struct WindowFacts {
 pub struct QueueFacts {
     /// Starts that its rate and its downstream allow in this window.
     pub limit: u64,
+    /// When its rate allows the next start after this window.
+    pub until: Timestamp,
     pub started: u64,
     pub ready: u64,
     pub ready_max: u64,
@@ -113,38 +147,47 @@ pub fn why(facts: &WhyFacts) -> Why {
 /// What holds a waiting or ready job. A job behind others waits for what holds the first of them.
 fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     let (group, window, queue) = (&facts.group, &facts.window, &facts.of_queue);
-    let until = window.ends;
     // A ready job has reserved its start.
     let waiting = facts.state != JobState::Ready;
     let promised = |ready: u64| if waiting { ready } else { 0 };
     if facts.ahead > 0 {
         waits.push(Wait::Behind { jobs: facts.ahead });
     }
-    let strict = group.share_is_strict.then_some(group.share);
-    let ceiling = group.starts_per_window.into_iter().chain(strict).min();
-    if let Some(ceiling) = ceiling
-        && (group.held || group.started + promised(group.ready) >= ceiling)
-    {
-        waits.push(Wait::ShareUsedUp { ceiling, until });
+    let spent = |own: &OwnFacts| {
+        let starts = own.started + promised(own.ready);
+        own.rate.filter(|rate| starts >= rate.allowed)
+    };
+    let busy =
+        |running: u64, ready: u64, most: Option<u64>| most.filter(|&most| running + promised(ready) >= most);
+    let (all, pair) = (&group.all, &group.in_queue);
+    if let Some(rate) = spent(all) {
+        let (limit, until) = (rate.most, rate.until);
+        waits.push(Wait::GroupSpent { limit, until });
+    } else if group.share_is_strict && all.started + promised(all.ready) >= group.share {
+        let (limit, until) = (group.share, window.ends);
+        waits.push(Wait::GroupSpent { limit, until });
     }
-    if let Some(ceiling) = group.max_running
-        && group.running + promised(group.ready) >= ceiling
-    {
-        waits.push(Wait::GroupBusy { ceiling });
+    if let Some(rate) = spent(pair) {
+        let (limit, until) = (rate.most, rate.until);
+        waits.push(Wait::GroupInQueueSpent { limit, until });
     }
-    if let Some(ceiling) = queue.max_running
-        && queue.running + promised(queue.ready) >= ceiling
-    {
-        waits.push(Wait::QueueBusy { ceiling });
+    if let Some(limit) = busy(all.running, all.ready, all.max_running) {
+        waits.push(Wait::GroupBusy { limit });
+    }
+    if let Some(limit) = busy(pair.running, pair.ready, pair.max_running) {
+        waits.push(Wait::GroupInQueueBusy { limit });
+    }
+    if let Some(limit) = busy(queue.running, queue.ready, queue.max_running) {
+        waits.push(Wait::QueueBusy { limit });
     }
     let held_up = waits.iter().any(|wait| !matches!(wait, Wait::Behind { .. }));
     let spent_from = waits.len();
     if window.room <= promised(window.ready) {
-        let limit = window.limit;
+        let (limit, until) = (window.limit, window.until);
         waits.push(Wait::WindowSpent { limit, until });
     }
     if queue.started + promised(queue.ready) >= queue.limit {
-        let limit = queue.limit;
+        let (limit, until) = (queue.limit, queue.until);
         waits.push(Wait::QueueSpent { limit, until });
     }
     if waiting && queue.ready >= queue.ready_max {
@@ -163,15 +206,21 @@ fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
         .iter()
         .filter_map(|wait| match wait {
             Wait::Delayed { until, .. }
-            | Wait::ShareUsedUp { until, .. }
+            | Wait::GroupSpent { until, .. }
+            | Wait::GroupInQueueSpent { until, .. }
             | Wait::WindowSpent { until, .. }
             | Wait::QueueSpent { until, .. } => Some(*until),
             _ => None,
         })
         .fold(facts.now, Timestamp::max);
     let group = &facts.group;
-    let own = group.starts_per_window.unwrap_or(u64::MAX);
-    let speed = group.share.min(own).min(facts.of_queue.limit).max(1);
+    let rates = [group.all.rate, group.in_queue.rate];
+    let own = rates.into_iter().flatten().map(|rate| rate.most).min();
+    let speed = group
+        .share
+        .min(own.unwrap_or(u64::MAX))
+        .min(facts.of_queue.limit)
+        .max(1);
     let rounds = facts.ahead / speed;
     earliest + Millis(rounds.saturating_mul(facts.window.length.0))
 }
@@ -212,7 +261,10 @@ impl Bulk {
             &self.groups[flow.group as usize],
             &self.queues[usize::from(flow.queue)],
         );
-        let window = self.limiter.window();
+        let (window, length) = (self.limiter.window(), self.limiter.length());
+        let pair = group.pair(flow.queue);
+        let limit = self.pair_limit(flow.group, flow.queue);
+        let rate_facts = |rate| RateFacts::of(rate, &self.limiter);
         WhyFacts {
             now,
             state: job.state,
@@ -222,24 +274,38 @@ impl Bulk {
             delayed: (job.state == JobState::Delayed).then_some((job.at, job.delay)),
             ahead,
             group: GroupFacts {
-                started: u64::from(group.started_in(window)),
-                ready: u64::from(group.count(JobState::Ready)),
-                running: u64::from(group.count(JobState::Running)),
-                starts_per_window: group.ceilings.starts_per_window.map(u64::from),
-                max_running: group.ceilings.max_running.map(u64::from),
-                held: group.held == Some(Held::Window(window)),
+                all: OwnFacts {
+                    started: group.meter.charged(window),
+                    ready: u64::from(group.count(JobState::Ready)),
+                    running: u64::from(group.count(JobState::Running)),
+                    rate: group
+                        .limits
+                        .all
+                        .rate
+                        .map(|rate| rate_facts(rate.in_windows(length))),
+                    max_running: group.limits.all.max_running.map(u64::from),
+                },
+                in_queue: OwnFacts {
+                    started: pair.map_or(0, |pair| pair.meter.charged(window)),
+                    ready: pair.map_or(0, |pair| u64::from(pair.ready)),
+                    running: pair.map_or(0, |pair| u64::from(pair.running)),
+                    rate: limit.rate.map(rate_facts),
+                    max_running: limit.max_running.map(u64::from),
+                },
                 share: self.per_group_limit(),
                 share_is_strict: self.config.backpressure.strict_share,
             },
             window: WindowFacts {
                 length: self.limiter.length(),
                 ends: self.limiter.window_end(),
+                until: self.limiter.until(),
                 limit: self.limiter.limit(),
                 room: self.limiter.room(),
                 ready: self.ready,
             },
             of_queue: QueueFacts {
                 limit: queue.allowed(window, now),
+                until: rate_facts(queue.rate).until,
                 started: queue.started,
                 ready: u64::from(queue.ready.len),
                 ready_max: u64::from(self.config.backpressure.ready_queue_max_size),

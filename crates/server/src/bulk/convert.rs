@@ -6,10 +6,13 @@ use serde_json::value::RawValue;
 use tidegate_api as api;
 use tidegate_core::bulk as core;
 use tidegate_core::bulk::{congestion, views};
+use tidegate_core::ids::QueueId;
+use tidegate_core::limits::quota::{Limit, NoQuota, Quota};
 use tidegate_core::time::Timestamp;
 use tidegate_store::bulk::JobDetails;
 
 use crate::extract::cursor_text;
+use crate::problem::{ApiError, ApiResult};
 
 pub(crate) fn time(at: Timestamp) -> api::Time {
     api::Time(at.0)
@@ -76,15 +79,60 @@ pub(crate) fn base_priority(weight: f64) -> i32 {
     (-weight.log2() * 1e6).round() as i32
 }
 
+fn rate(quota: Quota) -> api::Rate {
+    api::Rate(quota.to_string())
+}
+
+fn limit(limit: Limit) -> api::Limit {
+    api::Limit {
+        rate: limit.rate.map(rate),
+        max_running: limit.max_running,
+    }
+}
+
+fn own_limits(limits: core::GroupLimits) -> api::OwnLimits {
+    let queues = limits.queues.into_iter();
+    api::OwnLimits {
+        rate: limits.all.rate.map(rate),
+        max_running: limits.all.max_running,
+        queues: queues
+            .map(|(queue, of_queue)| (queue.into(), limit(of_queue)))
+            .collect(),
+    }
+}
+
+/// A rate of a request.
+pub(crate) fn quota(rate: &api::Rate) -> ApiResult<Quota> {
+    rate.0
+        .parse()
+        .map_err(|error: NoQuota| ApiError::invalid(error.to_string()))
+}
+
+fn given_limit(rate: Option<&api::Rate>, max_running: Option<u32>) -> ApiResult<Limit> {
+    Ok(Limit {
+        rate: rate.map(quota).transpose()?,
+        max_running,
+    })
+}
+
+/// The limits of a group in a request.
+pub(crate) fn given_limits(limits: &api::OwnLimits) -> ApiResult<core::GroupLimits> {
+    let of_queue = |(queue, limit): (&String, &api::Limit)| {
+        let limit = given_limit(limit.rate.as_ref(), limit.max_running)?;
+        Ok((QueueId::new(queue.as_str())?, limit))
+    };
+    Ok(core::GroupLimits {
+        all: given_limit(limits.rate.as_ref(), limits.max_running)?,
+        queues: limits.queues.iter().map(of_queue).collect::<ApiResult<_>>()?,
+    })
+}
+
 pub(crate) fn group(view: views::GroupView) -> api::Group {
     api::Group {
         id: view.id.into(),
         weight: weight(view.base_priority),
         base_priority: view.base_priority,
-        ceilings: api::Ceilings {
-            starts_per_window: view.ceilings.starts_per_window,
-            max_running: view.ceilings.max_running,
-        },
+        limits: own_limits(view.limits),
         paused: view.paused,
         held: view.held,
         active: view.active,
@@ -196,8 +244,8 @@ pub(crate) fn congestion(state: views::CongestionState) -> api::Congestion {
 
 pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
     api::Limits {
-        global_rps: view.global_rps,
-        configured_global_rps: view.configured_global_rps,
+        rate: rate(view.global_rps),
+        configured_rate: rate(view.configured_global_rps),
         limit_per_window: view.limit_per_window,
         window_ms: view.window_ms.0,
         adaptive: view.adaptive,
@@ -206,8 +254,9 @@ pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
             .into_iter()
             .map(|(queue, limits)| api::QueueLimits {
                 queue: queue.into(),
-                rps: limits.rps,
+                rate: limits.rate.map(rate),
                 max_running: limits.max_running,
+                per_group: limit(limits.per_group),
             })
             .collect(),
         changes: view
@@ -219,7 +268,9 @@ pub(crate) fn limits(view: views::LimitsView) -> api::Limits {
                 why: change.why,
                 queue: change.queue.map(Into::into),
                 setting: match change.setting {
-                    core::LimitSetting::Rps => api::LimitSetting::Rps,
+                    core::LimitSetting::Rate => api::LimitSetting::Rate,
+                    core::LimitSetting::GroupRate => api::LimitSetting::GroupRate,
+                    core::LimitSetting::GroupMaxRunning => api::LimitSetting::GroupMaxRunning,
                     core::LimitSetting::MaxRunning => api::LimitSetting::MaxRunning,
                     core::LimitSetting::Adaptive => api::LimitSetting::Adaptive,
                 },

@@ -4,7 +4,7 @@ use axum::extract::State;
 use tidegate_api::{Cancelled, Group, GroupLimits, Page, PatchGroup, Reason, Role};
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::{
-    CancelParams, Ceilings, ConfigureGroupParams, PauseParams, ResetStatsParams, ResumeParams, Scope,
+    CancelParams, ConfigureGroupParams, PauseParams, ResetStatsParams, ResumeParams, Scope,
 };
 use tidegate_core::ids::GroupId;
 
@@ -69,7 +69,7 @@ pub(crate) async fn read(
     Ok(Json(view(&app, group).await?))
 }
 
-/// Changes a group's weight and ceilings.
+/// Changes a group's weight and limits.
 ///
 /// Fields that the body leaves out keep their value. The change holds at once, also for jobs that already wait.
 #[utoipa::path(
@@ -78,7 +78,7 @@ pub(crate) async fn read(
     params(("group" = String, Path)),
     request_body(
         content = PatchGroup, description = "What to change.",
-        example = json!({"weight": 2.0, "ceilings": {"maxRunning": 10}, "why": "Bigger contract"})
+        example = json!({"weight": 2.0, "limits": {"rate": "500/min", "maxRunning": 10, "queues": {"mail": {"rate": "30/min"}}}, "why": "Bigger contract"})
     ),
     responses((status = 200, description = "The group after the change.", body = Group))
 )]
@@ -104,16 +104,14 @@ pub(crate) async fn patch(
         }
         (None, priority) => priority,
     };
+    let limits = body.limits.as_ref().map(convert::given_limits).transpose()?;
     let command = AuditedCommand::new("group.patch", &group)
         .with_detail(&body)
         .because(body.why);
     let params = ConfigureGroupParams {
         group: group.clone(),
         base_priority,
-        ceilings: body.ceilings.map(|ceilings| Ceilings {
-            starts_per_window: ceilings.starts_per_window,
-            max_running: ceilings.max_running,
-        }),
+        limits,
     };
     app.audited(&caller, command, app.execute(params)).await?;
     Ok(Json(view(&app, group).await?))

@@ -1,10 +1,11 @@
 //! Limits: read, and change at run time.
 
 use axum::extract::State;
-use tidegate_api::{Limits, Nullable, PatchLimits, PatchQueueLimits, Role};
+use tidegate_api::{Limits, Nullable, PatchLimits, PatchQueueLimits, Rate, Role};
 use tidegate_core::bulk::views::{Query, View};
-use tidegate_core::bulk::{ConfigureLimitsParams, Set, SetQueueLimits};
+use tidegate_core::bulk::{ConfigureLimitsParams, Set, SetLimit, SetQueueLimits};
 use tidegate_core::ids::QueueId;
+use tidegate_core::limits::quota::Quota;
 
 use super::convert;
 use crate::audit::AuditedCommand;
@@ -28,6 +29,21 @@ fn set<T>(value: Nullable<T>) -> Set<T> {
     }
 }
 
+fn quota(value: &Nullable<Rate>) -> ApiResult<Set<Quota>> {
+    Ok(match value {
+        Nullable::Absent => Set::Keep,
+        Nullable::Null => Set::Reset,
+        Nullable::Value(rate) => Set::To(convert::quota(rate)?),
+    })
+}
+
+fn limit(rate: &Nullable<Rate>, max_running: Nullable<u32>) -> ApiResult<SetLimit> {
+    Ok(SetLimit {
+        rate: quota(rate)?,
+        max_running: set(max_running),
+    })
+}
+
 /// Reads the limits that hold now, and who changed them.
 #[utoipa::path(
     get, path = "/v1/limits",
@@ -47,7 +63,7 @@ pub(crate) async fn read(State(app): State<App>, caller: Caller) -> ApiResult<Js
     operation_id = "updateLimits", tag = "limits", security(("apiKey" = ["ADMIN"]), ()),
     request_body(
         content = PatchLimits, description = "The limits to change.",
-        example = json!({"globalRps": 50.0, "queues": {"mailer": {"maxRunning": 5}}, "why": "The provider is slow today"})
+        example = json!({"rate": "500/min", "queues": {"mailer": {"maxRunning": 5, "perGroup": {"rate": "30/min"}}}, "why": "The provider is slow today"})
     ),
     responses((status = 200, description = "The limits after the change.", body = Limits))
 )]
@@ -57,16 +73,18 @@ pub(crate) async fn patch(
     Json(body): Json<PatchLimits>,
 ) -> ApiResult<Json<Limits>> {
     caller.need_for_all(Role::Admin)?;
-    let of_queue = |limits: &PatchQueueLimits| SetQueueLimits {
-        rps: set(limits.rps),
-        max_running: set(limits.max_running),
+    let of_queue = |limits: &PatchQueueLimits| -> ApiResult<SetQueueLimits> {
+        Ok(SetQueueLimits {
+            all: limit(&limits.rate, limits.max_running)?,
+            per_group: limit(&limits.per_group.rate, limits.per_group.max_running)?,
+        })
     };
     let queues = body
         .queues
         .iter()
-        .map(|(queue, limits)| Ok((QueueId::new(queue)?, of_queue(limits))));
+        .map(|(queue, limits)| Ok((QueueId::new(queue)?, of_queue(limits)?)));
     let params = ConfigureLimitsParams {
-        global_rps: set(body.global_rps),
+        global_rps: quota(&body.rate)?,
         adaptive: set(body.adaptive),
         queues: queues.collect::<ApiResult<_>>()?,
         by: caller.name.clone(),
@@ -80,7 +98,7 @@ pub(crate) async fn patch(
             .all(|(_, set)| *set == SetQueueLimits::default())
     {
         return Err(ApiError::invalid(
-            "the body changes nothing; give `globalRps`, `adaptive`, or `queues` with `rps` or `maxRunning`",
+            "the body changes nothing; give `rate`, `adaptive`, or `queues` with `rate`, `maxRunning` or `perGroup`",
         ));
     }
     let command = AuditedCommand::new("limits.patch", "limits")

@@ -90,12 +90,17 @@ fn reason(app: &App, wait: Wait) -> WaitReason {
             until: time(until),
             reason: convert::delay_reason(reason),
         },
-        Wait::ShareUsedUp { ceiling, until } => WaitReason::ShareUsedUp {
-            ceiling,
+        Wait::GroupSpent { limit, until } => WaitReason::GroupSpent {
+            limit,
             until: time(until),
         },
-        Wait::GroupBusy { ceiling } => WaitReason::GroupBusy { ceiling },
-        Wait::QueueBusy { ceiling } => WaitReason::QueueBusy { ceiling },
+        Wait::GroupInQueueSpent { limit, until } => WaitReason::GroupInQueueSpent {
+            limit,
+            until: time(until),
+        },
+        Wait::GroupBusy { limit } => WaitReason::GroupBusy { limit },
+        Wait::GroupInQueueBusy { limit } => WaitReason::GroupInQueueBusy { limit },
+        Wait::QueueBusy { limit } => WaitReason::QueueBusy { limit },
         Wait::WindowSpent { limit, until } => WaitReason::WindowSpent {
             limit,
             until: time(until),
@@ -167,14 +172,20 @@ fn sentence(reason: &WaitReason) -> String {
             };
             format!("delayed until {until}: {why}")
         }
-        WaitReason::ShareUsedUp { ceiling, until } => {
-            format!("its group used up its share of {ceiling} starts until {until}")
+        WaitReason::GroupSpent { limit, until } => {
+            format!("its group used up its {limit} starts per window until {until}")
         }
-        WaitReason::GroupBusy { ceiling } => {
-            format!("its group has {ceiling} running jobs, which is its ceiling")
+        WaitReason::GroupInQueueSpent { limit, until } => {
+            format!("its group used up its {limit} starts per window in this queue until {until}")
         }
-        WaitReason::QueueBusy { ceiling } => {
-            format!("its queue has {ceiling} running jobs, which is its limit")
+        WaitReason::GroupBusy { limit } => {
+            format!("its group has {limit} running jobs, which is its limit")
+        }
+        WaitReason::GroupInQueueBusy { limit } => {
+            format!("its group has {limit} running jobs in this queue, which is its limit there")
+        }
+        WaitReason::QueueBusy { limit } => {
+            format!("its queue has {limit} running jobs, which is its limit")
         }
         WaitReason::WindowSpent { limit, until } => {
             format!("the rate of {limit} starts per window is used up until {until}")

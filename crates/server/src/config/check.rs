@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use reqwest::Url;
 use tidegate_api::Role;
-use tidegate_core::bulk::config::rate_error;
 use tidegate_core::ids::{JobType, QueueId};
 use tidegate_core::secret::Secret;
 use tidegate_core::time::Millis;
@@ -205,10 +204,18 @@ impl Config {
                 target.concurrency > 0,
                 "{at}.concurrency = 0: it must be at least 1"
             );
-            if let Some(rps) = target.rps
-                && let Some(right) = rate_error(rps, self.backpressure.window())
-            {
-                return Err(ConfigError(format!("{at}.rps = {rps}: {right}")));
+            for (field, rate) in [("rate", target.rate), ("per_group.rate", target.per_group.rate)] {
+                if let Some(rate) = rate
+                    && let Some(right) = rate.error(self.backpressure.window())
+                {
+                    return Err(ConfigError(format!("{at}.{field} = {rate}: {right}")));
+                }
+            }
+            for (field, most) in [
+                ("max_running", target.max_running),
+                ("per_group.max_running", target.per_group.max_running),
+            ] {
+                ensure!(most != Some(0), "{at}.{field} = 0: it must be at least 1");
             }
             ensure!(
                 target.timeout_ms != Some(Millis(0)),
@@ -217,7 +224,17 @@ impl Config {
             if let Some(queue) = self.queues.get(name) {
                 for (field, given, instead) in [
                     ("worker_count", queue.worker_count.is_some(), "concurrency"),
-                    ("rps", queue.rps.is_some() && target.rps.is_some(), "rps"),
+                    ("rate", queue.rate.is_some() && target.rate.is_some(), "rate"),
+                    (
+                        "max_running",
+                        queue.max_running.is_some() && target.max_running.is_some(),
+                        "max_running",
+                    ),
+                    (
+                        "per_group",
+                        !queue.per_group.is_none() && !target.per_group.is_none(),
+                        "per_group",
+                    ),
                 ] {
                     ensure!(
                         !given,
@@ -557,7 +574,14 @@ mod tests {
                 target("concurrency = 0"),
                 "targets.mail.concurrency = 0: it must be at least 1",
             ),
-            (target("rps = 0"), "targets.mail.rps = 0: it must be from 0.00001"),
+            (
+                target("rate = 0"),
+                "targets.mail.rate = 0/s: it must be from 0.00001",
+            ),
+            (
+                target("per_group = { max_running = 0 }"),
+                "targets.mail.per_group.max_running = 0: it must be at least 1",
+            ),
             (
                 target("timeout_ms = 0"),
                 "targets.mail.timeout_ms = 0: it must be at least 1 ms",
@@ -596,8 +620,8 @@ mod tests {
                 "queues.mail.worker_count: the queue belongs to a target, so targets.mail.concurrency",
             ),
             (
-                target("rps = 1\n[queues.mail]\nrps = 3"),
-                "queues.mail.rps: the queue belongs to a target",
+                target("rate = 1\n[queues.mail]\nrate = 3"),
+                "queues.mail.rate: the queue belongs to a target",
             ),
             (
                 callback("").replace("http://a/", "mailto:x"),

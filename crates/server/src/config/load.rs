@@ -431,11 +431,11 @@ mod tests {
         let loaded = read(
             file,
             &env,
-            &[("backpressure.global_rps", "3"), ("targets.\"Mail\".rps", "4")],
+            &[("backpressure.global_rps", "3"), ("targets.\"Mail\".rate", "4")],
         )
         .unwrap();
         let config = &loaded.config;
-        assert_eq!(config.backpressure.global_rps, 3.0);
+        assert_eq!(config.backpressure.global_rps, 3.0.into());
         assert!(config.backpressure.strict_share);
         assert_eq!(config.backpressure.ready_queue_max_size, 10_000);
         assert_eq!(config.server.listen.port(), 1);
@@ -447,7 +447,7 @@ mod tests {
             ("redis.local", 7000)
         );
         let target = &config.targets["Mail"];
-        assert_eq!((target.concurrency, target.rps), (3, Some(4.0)));
+        assert_eq!((target.concurrency, target.rate), (3, Some(4.0.into())));
         assert_eq!(target.headers["X-Token"].expose(), "12345");
 
         assert_eq!(loaded.from["backpressure.global_rps"], "--set");
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(loaded.from["redis.port"], "REDIS_PORT");
         assert!(!loaded.from.contains_key("log.filter"));
         let shown = loaded.to_toml();
-        assert!(shown.contains("global_rps = 3.0  # --set\n"), "{shown}");
+        assert!(shown.contains("global_rps = \"3/s\"  # --set\n"), "{shown}");
         assert!(
             shown.contains(
                 "[targets.Mail.headers]\nX-Token = \"***\"  # TIDEGATE__TARGETS__Mail__HEADERS__X-Token\n"
@@ -572,7 +572,7 @@ mod tests {
                 "[backpressure]\nglobal_rps = 0",
                 &[],
                 &[],
-                "backpressure.global_rps = 0: it must be from 0.00001",
+                "backpressure.global_rps = 0/s: it must be from 0.00001",
             ),
         ] {
             let error = read(file, env, flags).unwrap_err();

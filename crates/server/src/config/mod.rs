@@ -19,6 +19,7 @@ use tidegate_core::bulk::config::{
     QueueConfig, RetentionConfig, WorkerPoolConfig,
 };
 use tidegate_core::ids::{JobType, QueueId, RoomId, SourceId, TargetId};
+use tidegate_core::limits::quota::Limit;
 use tidegate_source::SourceSettings;
 
 pub use crate::room::event_service::EventServiceConfig;
@@ -100,7 +101,9 @@ impl Config {
                 settings.timeout_ms = settings.timeout_ms.or(target.timeout_ms);
             }
             let queue = bulk.queues.entry(name.clone()).or_default();
-            queue.rps = target.rps.or(queue.rps);
+            queue.rate = target.rate.or(queue.rate);
+            queue.max_running = target.max_running.or(queue.max_running);
+            queue.per_group = target.per_group.or(queue.per_group);
             queue.worker_count = Some(target.concurrency);
         }
         bulk
@@ -110,7 +113,9 @@ impl Config {
     pub fn set_bulk(&mut self, bulk: BulkConfig) {
         for (name, target) in &mut self.targets {
             let queue = bulk.queues.get(name);
-            target.rps = queue.and_then(|queue| queue.rps);
+            target.rate = queue.and_then(|queue| queue.rate);
+            target.max_running = queue.and_then(|queue| queue.max_running);
+            target.per_group = queue.map_or_else(Limit::default, |queue| queue.per_group);
         }
         let BulkConfig {
             fair_queue,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Deserializer, Serialize};
 use tidegate_api::Role;
 use tidegate_core::ids::{JobType, TargetId};
+use tidegate_core::limits::quota::{Limit, Quota};
 use tidegate_core::secret::{Secret, ServerUrl};
 use tidegate_core::time::Millis;
 use tidegate_durable::Durability;
@@ -159,9 +160,15 @@ pub struct TargetConfig {
     /// Most concurrent calls.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
-    /// Starts per second; the global rate if absent.
+    /// Starts, such as "30/min"; the global rate if absent.
     #[serde(default)]
-    pub rps: Option<f64>,
+    pub rate: Option<Quota>,
+    /// Calls that run at once, over all processes; no limit if absent.
+    #[serde(default)]
+    pub max_running: Option<u32>,
+    /// The limit of every group in the target's queue, unless the group has one of its own there.
+    #[serde(default, skip_serializing_if = "Limit::is_none")]
+    pub per_group: Limit,
     /// Longest time for one call, in milliseconds; `worker_pool.job_timeout_ms` if absent.
     #[serde(default)]
     pub timeout_ms: Option<Millis>,

@@ -12,7 +12,7 @@ use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::congestion::{CongestionLevel, Estimate};
 use tidegate_core::bulk::views::{CongestionState, Query, StateCounts, View};
 use tidegate_core::bulk::{
-    AdmitParams, Ceilings, EnqueueParams, ExpireLeasesParams, JobOutcome, LeaseParams, NewJob, Priority,
+    AdmitParams, EnqueueParams, ExpireLeasesParams, GroupLimits, JobOutcome, LeaseParams, NewJob, Priority,
     ReleaseDueParams, SettleParams, Settlement, ThrottleScope,
 };
 use tidegate_core::clock::{Clock, ManualClock};
@@ -42,7 +42,7 @@ fn view(id: impl AsRef<str>, waiting: u64) -> GroupView {
     GroupView {
         id: group(id),
         base_priority: 0,
-        ceilings: Ceilings::default(),
+        limits: GroupLimits::default(),
         paused: false,
         held: false,
         active: waiting > 0,
@@ -461,7 +461,7 @@ fn with_many_congested_groups_each_has_its_turn() {
 fn observed() -> (Observed, Arc<Metrics>, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(START));
     let mut config = Config::default();
-    config.backpressure.global_rps = 10.0;
+    config.backpressure.global_rps = 10.0.into();
     config.backpressure.hold = Hold::Job;
     let store = ModelBulkStore::new(config.bulk(), clock.clone() as Arc<dyn Clock>).unwrap();
     let metrics = Arc::new(Metrics::new(&config, START));

@@ -150,7 +150,7 @@ fn the_documented_defaults_hold() {
         ("/redis/db", "0"),
         ("/redis/key_prefix", "\"bulk-action:\""),
         ("/fair_queue/alpha", "10000.0"),
-        ("/backpressure/global_rps", "10000.0"),
+        ("/backpressure/global_rps", "\"10000/s\""),
         ("/backpressure/ready_queue_max_size", "10000"),
         ("/backpressure/rate_limit_window_sec", "1.0"),
         ("/backpressure/dispatch_interval_ms", "100"),

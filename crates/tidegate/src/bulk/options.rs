@@ -70,7 +70,7 @@ pub struct Redis {
 /// use tidegate::{Durability, Options};
 ///
 /// let mut config = BulkConfig::default();
-/// config.backpressure.global_rps = 50.0;
+/// config.backpressure.global_rps = 50.0.into();
 /// let options = Options::new("data").durability(Durability::Buffered).config(config);
 /// assert_eq!(options.config.backpressure.global_rps, 50.0);
 /// ```
@@ -194,7 +194,7 @@ mod tests {
         let config = read("[backpressure]\nglobal_rps = 5")
             .expect("a valid file")
             .config;
-        assert_eq!(config.backpressure.global_rps, 5.0);
+        assert_eq!(config.backpressure.global_rps, 5.0.into());
         assert_eq!(config.backpressure.ready_queue_max_size, 10_000);
         assert_eq!(config.worker_pool, Default::default());
     }
@@ -212,7 +212,7 @@ mod tests {
             ),
             (
                 "[backpressure]\nglobal_rps = 0",
-                "backpressure.global_rps = 0: it must be from 0.00001",
+                "backpressure.global_rps = 0/s: it must be from 0.00001",
             ),
             (
                 "[backpressure]\nhold = \"nobody\"",

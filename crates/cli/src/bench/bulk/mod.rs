@@ -164,7 +164,7 @@ fn print_table(figures: &Figures) {
 
 pub(super) fn config(args: &BulkArgs) -> BulkConfig {
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 1e9;
+    config.backpressure.global_rps = 1e9.into();
     // Short windows: after a restart the current one counts as spent, which would distort the speed.
     config.backpressure.rate_limit_window_sec = 0.05;
     config.worker_pool.worker_count = args.workers;

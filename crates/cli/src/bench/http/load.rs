@@ -246,7 +246,7 @@ fn done(lease: String) -> Settlement {
 /// The same lifecycle in the same chunks, on an embedded store in this process.
 pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Result<u64> {
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 1e9;
+    config.backpressure.global_rps = 1e9.into();
     config.backpressure.rate_limit_window_sec = 0.05;
     let options = EmbeddedBulkOptions {
         durability: args.durability.into(),

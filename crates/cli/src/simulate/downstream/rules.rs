@@ -40,7 +40,7 @@ const BACKLOG: u64 = 5_000;
 impl Adaptive {
     pub(super) fn new(configured: f64, groups: &'static [&'static str]) -> anyhow::Result<Self> {
         let mut config = BulkConfig::default();
-        config.backpressure.global_rps = configured;
+        config.backpressure.global_rps = configured.into();
         config.retention.finished_jobs_max = 1_000;
         Ok(Self {
             queue: Queue::new(config)?,

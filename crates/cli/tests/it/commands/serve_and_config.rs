@@ -137,7 +137,7 @@ async fn settings_are_shown_without_secrets() {
         "urls = [\"redis://me:***@host:1/0\"]  # --redis",
         "kind = \"redis\"  # --redis",
         "data = \"true\"  # --data",
-        "global_rps = 7.0  # --set backpressure.global_rps",
+        "global_rps = \"7/s\"  # --set backpressure.global_rps",
         "ready_queue_max_size = 10000",
     ] {
         assert!(

@@ -207,10 +207,16 @@ async fn groups_and_batches_are_shown_and_changed() {
         service.json(&["group", "weight", "A", "2"]).await[0]["weight"],
         2.0
     );
-    let ceilings = service
-        .json(&["group", "ceilings", "A", "--max-running", "5"])
-        .await;
-    assert_eq!(ceilings[0]["ceilings"]["maxRunning"], 5);
+    service.ok(&["group", "limit", "A", "--max-running", "5"]).await;
+    let limited = ["group", "limit", "A", "--queue", "mail", "--rate", "30/min"];
+    let group = service.json(&limited).await;
+    assert_eq!(group[0]["limits"]["maxRunning"], 5, "the other limit stays");
+    assert_eq!(group[0]["limits"]["queues"]["mail"]["rate"], "30/min");
+    let shown = service.ok(&["group", "limit", "A", "--queue", "mail"]).await;
+    assert!(
+        shown.contains("at most 5 running\n") && !shown.contains("30/min"),
+        "{shown}"
+    );
     service.ok(&["group", "reset-stats", "A"]).await;
     assert!(
         service
@@ -319,24 +325,30 @@ async fn limits_are_changed_and_reasons_are_shown() {
     let service = start("").await;
     service.jobs("A", "x", 0..2).await;
     let changed = service
-        .ok(&[
-            "limits",
-            "set",
-            "--rps",
-            "50",
-            "--queue",
-            "default=10",
-            "--why",
-            "quiet",
-        ])
+        .ok(&["limits", "set", "--rate", "3000/min", "--why", "quiet"])
         .await;
     assert!(
-        changed.contains("starts per second  50\n") && changed.contains("quiet"),
+        changed.contains("3000/min\n") && changed.contains("quiet"),
         "{changed}"
     );
-    assert_eq!(service.json(&["limits", "show"]).await[0]["globalRps"], 50.0);
+    let of_queue = [
+        "limits",
+        "set",
+        "--queue",
+        "default",
+        "--group-rate",
+        "600/h",
+        "--max-running",
+        "4",
+    ];
+    let changed = service.ok(&of_queue).await;
+    assert!(
+        changed.contains("default: at most 4 running, 600/h per group\n"),
+        "{changed}"
+    );
+    assert_eq!(service.json(&["limits", "show"]).await[0]["rate"], "3000/min");
     let reset = service.json(&["limits", "reset", "--all"]).await;
-    assert_eq!(reset[0]["globalRps"], 100_000.0);
+    assert_eq!(reset[0]["rate"], "100000/s");
     assert_eq!(reset[0]["queues"].as_array().unwrap().len(), 0);
     assert_eq!(service.run(&["limits", "set"], "").await.code, 1);
 

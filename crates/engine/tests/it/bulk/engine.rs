@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::{
-    BatchOptions, BatchStatus, Ceilings, ConfigureGroupParams, JobOutcome, LeaseParams, OpenBatchParams,
+    BatchOptions, BatchStatus, ConfigureGroupParams, GroupLimits, JobOutcome, LeaseParams, OpenBatchParams,
     SettleParams, Settlement,
 };
 use tidegate_core::clock::Clock;
 use tidegate_core::ids::{GroupId, JobId, Owner, QueueId};
+use tidegate_core::limits::quota::{Limit, Quota};
 use tidegate_core::time::Millis;
 use tidegate_engine::bulk::Dispatcher;
 use tidegate_engine::bulk::{EngineError, Job, JobError, Reducer};
@@ -53,7 +54,7 @@ async fn the_default_configuration_reaches_its_own_rate() {
 async fn the_rate_is_reached_and_never_exceeded() {
     for hold in [Hold::Group, Hold::Job] {
         let world = World::new(|config| {
-            config.backpressure.global_rps = 100.0;
+            config.backpressure.global_rps = 100.0.into();
             config.backpressure.hold = hold;
         });
         world.submit("A", "mail", 0..700).await;
@@ -251,19 +252,19 @@ async fn a_reducer_sees_every_result_and_the_callback_comes_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_group_at_its_ceiling_does_not_keep_others_waiting() {
+async fn a_group_at_its_limit_does_not_keep_others_waiting() {
     let world = World::new(|config| {
         config.backpressure.rate_limit_window_sec = 60.0;
     });
-    let ceilings = Ceilings {
-        starts_per_window: Some(1),
-        max_running: None,
+    let limits = GroupLimits {
+        all: Limit::rate("1/min".parse::<Quota>().unwrap()),
+        ..GroupLimits::default()
     };
     let held = GroupId::new("A").unwrap();
     let params = ConfigureGroupParams {
         group: held,
         base_priority: None,
-        ceilings: Some(ceilings),
+        limits: Some(limits),
     };
     world.store.call(params).await.unwrap().unwrap();
     world.submit("A", "mail", 0..5).await;
@@ -283,7 +284,7 @@ async fn a_group_at_its_ceiling_does_not_keep_others_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_was_stepped_back_does_not_slow_the_pool_down() {
-    let world = World::new(|config| config.backpressure.global_rps = 100.0);
+    let world = World::new(|config| config.backpressure.global_rps = 100.0.into());
     // Store time runs an hour ahead of the clock from here on.
     let ahead = world.clock.now() + Millis(3_600_000);
     world.clock.1.store(3_600_000, Ordering::SeqCst);

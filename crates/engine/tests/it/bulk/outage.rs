@@ -416,7 +416,7 @@ async fn other_errors_end_the_engine() {
 #[tokio::test(start_paused = true)]
 async fn a_store_whose_clock_is_behind_is_not_asked_all_the_time() {
     let world = World::new(|config| {
-        config.backpressure.global_rps = 50.0;
+        config.backpressure.global_rps = 50.0.into();
         config.backpressure.default_backoff_ms = Millis(60_000);
         config.backpressure.max_backoff_ms = Millis(60_000);
     });

@@ -35,7 +35,7 @@ impl Targets {
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, String> {
         let defaults = Defaults {
-            rps: config.backpressure.global_rps,
+            rps: config.backpressure.global_rps.per_second(),
             max_result: config.limits.max_result_bytes,
         };
         let mut targets = BTreeMap::new();

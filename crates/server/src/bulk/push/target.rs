@@ -15,6 +15,7 @@ use tidegate_core::bulk::ThrottleScope;
 use tidegate_core::bulk::views::QueueView;
 use tidegate_core::clock::Clock;
 use tidegate_core::ids::QueueId;
+use tidegate_core::limits::quota::Quota;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::bulk::{Gate, Handler, Job, JobError};
 use tokio::time::Instant;
@@ -144,7 +145,7 @@ impl Target {
                 ThrottleScopeConfig::Queue => ThrottleScope::Queue,
                 ThrottleScopeConfig::Group => ThrottleScope::Group,
             },
-            configured_rps: config.rps.unwrap_or(defaults.rps),
+            configured_rps: config.rate.map_or(defaults.rps, Quota::per_second),
             busy: AtomicU32::new(0),
             history: Mutex::default(),
             config: config.clone(),

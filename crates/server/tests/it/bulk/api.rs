@@ -29,14 +29,17 @@ async fn groups_are_weighed_paused_resumed_and_cancelled(backend: Backend) {
     let (status, group) = running
         .patch(
             "/v1/groups/a",
-            json!({ "weight": 4, "ceilings": { "maxRunning": 1 }, "why": "a large customer" }),
+            json!({ "weight": 4, "limits": { "maxRunning": 1, "queues": { "mail": { "rate": "30/min" } } }, "why": "a large customer" }),
         )
         .await;
     assert_eq!(
         (status, &group["weight"], &group["basePriority"]),
         (200, &json!(4.0), &json!(-2_000_000))
     );
-    assert_eq!(group["ceilings"], json!({ "maxRunning": 1 }));
+    assert_eq!(
+        group["limits"],
+        json!({ "maxRunning": 1, "queues": { "mail": { "rate": "30/min" } } })
+    );
     let paused = running
         .did("/v1/groups/b/pause", json!({ "why": "they asked for it" }))
         .await;
@@ -167,42 +170,54 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
     let (status, limits) = running
         .patch(
             "/v1/limits",
-            json!({ "globalRps": 7, "queues": { "default": { "rps": 5 } }, "why": "the provider asked" }),
+            json!({ "rate": 7, "queues": { "default": { "rate": "300/min", "perGroup": { "maxRunning": 3 } } }, "why": "the provider asked" }),
         )
         .await;
     assert_eq!(status, 200, "{limits}");
     assert_eq!(
-        (&limits["globalRps"], &limits["configuredGlobalRps"]),
-        (&json!(7.0), &json!(1000.0))
+        (&limits["rate"], &limits["configuredRate"]),
+        (&json!("7/s"), &json!("1000/s"))
     );
     let change = &limits["changes"][0];
     assert_eq!(
         (&change["setting"], &change["from"], &change["to"]),
-        (&json!("RPS"), &json!(1000.0), &json!(7.0))
+        (&json!("RATE"), &json!("1000/s"), &json!("7/s"))
     );
     assert_eq!(
         (&change["by"], &change["why"]),
         (&json!("anybody"), &json!("the provider asked"))
     );
-    for odd in [json!(0), json!(-1), json!(2e9)] {
-        let (status, refused) = running.patch("/v1/limits", json!({ "globalRps": odd })).await;
+    for odd in [
+        json!(0),
+        json!("-1/h"),
+        json!(2e9),
+        json!("often"),
+        json!("5/week"),
+    ] {
+        let (status, refused) = running.patch("/v1/limits", json!({ "rate": odd })).await;
         assert_eq!(status, 422, "{refused}");
     }
     let running = running.restart().await;
     let limits = running.ok("/v1/limits").await;
     assert_eq!(
-        (&limits["globalRps"], &limits["queues"]),
-        (&json!(7.0), &json!([{ "queue": "default", "rps": 5.0 }]))
+        (&limits["rate"], &limits["queues"]),
+        (
+            &json!("7/s"),
+            &json!([{ "queue": "default", "rate": "300/min", "perGroup": { "maxRunning": 3 } }])
+        )
     );
     let (_, limits) = running
         .patch(
             "/v1/limits",
-            json!({ "globalRps": null, "queues": { "default": { "rps": null } } }),
+            json!({
+                "rate": null,
+                "queues": { "default": { "rate": null, "perGroup": { "maxRunning": null } } },
+            }),
         )
         .await;
     assert_eq!(
-        (&limits["globalRps"], &limits["queues"]),
-        (&json!(1000.0), &json!([]))
+        (&limits["rate"], &limits["queues"]),
+        (&json!("1000/s"), &json!([]))
     );
     running.stop().await;
 }

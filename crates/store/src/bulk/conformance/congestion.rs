@@ -11,7 +11,7 @@ use super::harness::*;
 /// 100 starts per second, backoffs up to a minute.
 async fn hundred_per_second(backend: &dyn Backend) -> Harness {
     Harness::with(backend, |c| {
-        c.backpressure.global_rps = 100.0;
+        c.backpressure.global_rps = 100.0.into();
         c.congestion.max_backoff_ms = Millis(60_000);
     })
     .await
@@ -134,7 +134,7 @@ async fn run_to_the_end(q: &Harness, total: usize) -> Millis {
 
 pub async fn five_hundred_jobs_at_fifty_per_second(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 50.0;
+        c.backpressure.global_rps = 50.0.into();
         c.backpressure.hold = Hold::Job;
     })
     .await;
@@ -156,7 +156,7 @@ pub async fn five_hundred_jobs_at_fifty_per_second(backend: &dyn Backend) {
 pub async fn waiting_does_not_become_spinning(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
-            c.backpressure.global_rps = 30.0;
+            c.backpressure.global_rps = 30.0.into();
             c.backpressure.hold = hold;
             c.congestion.max_backoff_ms = Millis(5_000);
         })
@@ -179,7 +179,7 @@ pub async fn waiting_does_not_become_spinning(backend: &dyn Backend) {
 
 pub async fn a_fixed_backoff_is_counted_too(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         c.congestion.enabled = false;
     })
     .await;
@@ -235,7 +235,7 @@ pub async fn a_job_is_not_ahead_of_itself(backend: &dyn Backend) {
 
 /// Ten starts per window of ten seconds.
 fn ten_second_window(config: &mut BulkConfig) {
-    config.backpressure.global_rps = 1.0;
+    config.backpressure.global_rps = 1.0.into();
     config.backpressure.rate_limit_window_sec = 10.0;
 }
 

@@ -85,7 +85,7 @@ impl Harness {
 
     /// A fresh store at `rps` starts per second, in windows of one second.
     pub async fn at_rate(backend: &dyn Backend, rps: f64) -> Self {
-        Self::with(backend, |config| config.backpressure.global_rps = rps).await
+        Self::with(backend, |config| config.backpressure.global_rps = rps.into()).await
     }
 
     /// A fresh store with a changed configuration.
@@ -214,11 +214,11 @@ impl Harness {
         self.enqueue(group, vec![later]).await;
     }
 
-    pub async fn configure(&self, name: &str, base_priority: Option<i32>, ceilings: Option<Ceilings>) {
+    pub async fn configure(&self, name: &str, base_priority: Option<i32>, limits: Option<GroupLimits>) {
         let params = ConfigureGroupParams {
             group: group(name),
             base_priority,
-            ceilings,
+            limits,
         };
         self.call(params)
             .await

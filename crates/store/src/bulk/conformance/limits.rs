@@ -7,7 +7,7 @@ use tidegate_core::time::Millis;
 use super::harness::*;
 
 fn window_of_ten_seconds(config: &mut BulkConfig, rps: f64) {
-    config.backpressure.global_rps = rps;
+    config.backpressure.global_rps = rps.into();
     config.backpressure.rate_limit_window_sec = 10.0;
 }
 
@@ -69,7 +69,7 @@ pub async fn two_busy_groups_share_a_window(backend: &dyn Backend) {
 
 pub async fn a_strict_share_is_a_ceiling(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         c.backpressure.strict_share = true;
     })
     .await;
@@ -102,7 +102,7 @@ pub async fn a_third_group_meets_a_spent_window(backend: &dyn Backend) {
 pub async fn no_window_is_ever_overrun(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
-            c.backpressure.global_rps = 20.0;
+            c.backpressure.global_rps = 20.0.into();
             c.backpressure.hold = hold;
         })
         .await;
@@ -222,7 +222,7 @@ pub async fn the_limit_is_rate_times_window(backend: &dyn Backend) {
     assert_eq!(long.take(60).await.len(), 10);
 
     let short = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 100.0;
+        c.backpressure.global_rps = 100.0.into();
         c.backpressure.rate_limit_window_sec = 0.1;
     })
     .await;

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 
 use tidegate_core::bulk::config::{BulkConfig, Hold, JobTypeConfig};
-use tidegate_core::bulk::{Ceilings, JobOutcome, LeaseRef, NewJob, Priority, Scope, Settled};
+use tidegate_core::bulk::{
+    GroupLimits, JobOutcome, LeaseRef, NewJob, Priority, Scope, Settled, default_queue,
+};
+use tidegate_core::limits::quota::Limit;
 use tidegate_core::rng::Rng;
 use tidegate_core::time::Millis;
 
@@ -29,7 +32,7 @@ struct Mixture {
 impl Mixture {
     async fn new(backend: &dyn Backend, seed: u64, hold: Hold) -> Self {
         let q = Harness::with(backend, |config: &mut BulkConfig| {
-            config.backpressure.global_rps = PER_WINDOW as f64;
+            config.backpressure.global_rps = (PER_WINDOW as f64).into();
             config.backpressure.hold = hold;
             let mail = JobTypeConfig {
                 queue: Some(queue("mail")),
@@ -133,11 +136,19 @@ impl Mixture {
             0 => self.q.pause(Scope::Group(group(name))).await,
             1 | 2 => self.q.resume(Scope::Group(group(name))).await,
             3 => {
-                let ceilings = Ceilings {
-                    starts_per_window: Some(1 + self.rng.below(4) as u32),
+                let limit = Limit {
+                    rate: Some((1.0 + self.rng.below(40) as f64 / 10.0).into()),
                     max_running: Some(1 + self.rng.below(3) as u32),
                 };
-                self.q.configure(name, None, Some(ceilings)).await;
+                let limits = GroupLimits {
+                    all: if self.rng.percent(50) {
+                        limit
+                    } else {
+                        Limit::default()
+                    },
+                    queues: [(default_queue(), limit)].into(),
+                };
+                self.q.configure(name, None, Some(limits)).await;
             }
             4 => {
                 self.q

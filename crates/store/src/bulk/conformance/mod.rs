@@ -9,12 +9,12 @@
 
 pub mod batches;
 mod builders;
-pub mod ceilings;
 pub mod congestion;
 pub mod dead;
 pub mod delayed;
 pub mod downstream;
 pub mod fair_order;
+pub mod group_limits;
 mod harness;
 pub mod input;
 pub mod leases;
@@ -81,17 +81,24 @@ tidegate_testkit::conformance! {
         a_group_named_global_is_counted_once,
         a_high_job_waits_for_ready_only,
     }
-    ceilings {
-        a_group_keeps_to_its_starts_per_window,
-        all_groups_at_their_ceiling_is_a_limit_not_an_end,
+    group_limits {
+        a_group_keeps_to_its_rate,
+        all_groups_at_their_limit_is_a_limit_not_an_end,
         a_group_keeps_to_its_leases_at_once,
         jobs_in_ready_count_for_leases_at_once,
-        a_ceiling_lowered_below_ready_still_holds,
-        a_raised_ceiling_takes_effect_at_once,
-        a_ceiling_of_zero_is_refused,
+        a_limit_lowered_below_ready_still_holds,
+        a_raised_limit_of_a_group_takes_effect_at_once,
+        a_limit_that_cannot_work_is_refused,
         a_held_group_does_not_hide_others,
         a_group_held_for_its_ready_jobs_is_let_go_when_they_are_recalled,
         a_group_held_for_its_ready_jobs_is_let_go_when_they_expire,
+        a_group_may_be_slower_than_one_start_per_window,
+        a_group_keeps_to_its_rate_in_a_queue_and_is_free_in_others,
+        every_group_keeps_to_the_limit_of_the_queue,
+        the_limit_of_every_group_changes_at_once,
+        a_job_that_was_not_run_returns_its_start_in_the_queue,
+        ready_jobs_count_for_the_limit_in_the_queue,
+        a_group_that_was_dropped_gets_no_second_rate,
     }
     queues {
         an_idle_queue_holds_up_nobody,
@@ -293,7 +300,7 @@ tidegate_testkit::conformance! {
         jobs_denied_by_a_window_can_be_cancelled,
         jobs_denied_by_a_window_can_be_paused,
         a_retry_of_a_paused_batch_waits_for_it,
-        a_group_paused_at_its_ceiling_stays_paused,
+        a_group_paused_at_its_limit_stays_paused,
     }
     retention {
         finished_jobs_are_kept_by_age,
@@ -362,7 +369,8 @@ tidegate_testkit::conformance! {
         jobs_that_were_cancelled_are_not_ahead,
         a_paused_group_or_batch_says_so,
         a_delayed_job_says_until_when,
-        a_group_at_its_ceiling_says_which,
+        a_group_at_its_limit_says_which,
+        a_group_at_its_limit_in_a_queue_says_which,
         a_strict_share_that_is_used_up_says_so,
         a_spent_window_says_so,
         a_spent_queue_says_so,

@@ -2,9 +2,10 @@
 
 use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::{
-    BatchOptions, BatchStatus, CancelParams, Ceilings, DeathReason, Enqueued, JobOutcome, JobState,
+    BatchOptions, BatchStatus, CancelParams, DeathReason, Enqueued, GroupLimits, JobOutcome, JobState,
     PauseParams, Refusal, ResumeParams, Scope, Settled, Stop,
 };
+use tidegate_core::limits::quota::Limit;
 
 use super::harness::*;
 
@@ -453,7 +454,7 @@ pub async fn cancelling_a_finished_batch_changes_nothing(backend: &dyn Backend) 
 /// Two starts per second; denied jobs go to delayed.
 async fn two_per_second_hold_job(backend: &dyn Backend) -> Harness {
     Harness::with(backend, |c| {
-        c.backpressure.global_rps = 2.0;
+        c.backpressure.global_rps = 2.0.into();
         c.backpressure.hold = Hold::Job;
     })
     .await
@@ -496,20 +497,20 @@ pub async fn a_retry_of_a_paused_batch_waits_for_it(backend: &dyn Backend) {
     assert_eq!(ids(&q.take(2).await), ["a-0", "a-1"]);
 }
 
-pub async fn a_group_paused_at_its_ceiling_stays_paused(backend: &dyn Backend) {
+pub async fn a_group_paused_at_its_limit_stays_paused(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
-    let ceilings = Some(Ceilings {
-        starts_per_window: Some(1),
-        max_running: None,
-    });
-    q.configure("A", None, ceilings).await;
+    let limits = GroupLimits {
+        all: Limit::rate(1.0),
+        ..GroupLimits::default()
+    };
+    q.configure("A", None, Some(limits)).await;
     q.enqueue_n("A", 3).await;
     assert_eq!(q.take(3).await.len(), 1);
     q.pause(whole_group("A")).await;
     q.next_window();
     assert!(q.take(3).await.is_empty(), "the turn of the window is no resume");
-    q.configure("A", None, Some(Ceilings::default())).await;
-    assert!(q.take(3).await.is_empty(), "neither is a change of its ceilings");
+    q.configure("A", None, Some(GroupLimits::default())).await;
+    assert!(q.take(3).await.is_empty(), "neither is a change of its limits");
     q.resume(whole_group("A")).await;
     assert_eq!(q.take(3).await.len(), 2);
 }

@@ -16,7 +16,7 @@ pub(super) fn mail_queue(config: &mut BulkConfig, rps: Option<f64>) {
     config.queues.insert(
         queue("mail"),
         QueueConfig {
-            rps,
+            rate: rps.map(Into::into),
             ..Default::default()
         },
     );
@@ -37,7 +37,7 @@ pub async fn an_idle_queue_holds_up_nobody(backend: &dyn Backend) {
 
 pub async fn a_queue_keeps_to_its_own_rate(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         mail_queue(c, Some(3.0));
     })
     .await;
@@ -56,7 +56,7 @@ pub async fn a_queue_keeps_to_its_own_rate(backend: &dyn Backend) {
 
 pub async fn ready_jobs_that_nobody_fetches_give_their_places_back(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         mail_queue(c, None);
     })
     .await;

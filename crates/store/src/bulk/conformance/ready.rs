@@ -8,7 +8,7 @@ use super::harness::*;
 
 /// Five starts per window of ten seconds.
 fn five_per_window(config: &mut BulkConfig) {
-    config.backpressure.global_rps = 0.5;
+    config.backpressure.global_rps = 0.5.into();
     config.backpressure.rate_limit_window_sec = 10.0;
 }
 
@@ -38,7 +38,7 @@ pub async fn the_sixth_job_is_delayed_with_a_reason(backend: &dyn Backend) {
 
 pub async fn a_full_ready_takes_nothing(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 50.0;
+        c.backpressure.global_rps = 50.0.into();
         c.backpressure.ready_queue_max_size = 10;
     })
     .await;
@@ -151,7 +151,7 @@ pub async fn a_denied_start_spends_nothing(backend: &dyn Backend) {
 pub async fn a_denied_job_stays_at_the_head(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
-            c.backpressure.global_rps = 2.0;
+            c.backpressure.global_rps = 2.0.into();
             c.backpressure.hold = hold;
         })
         .await;
@@ -186,7 +186,7 @@ pub async fn giving_back_counts_nothing_again(backend: &dyn Backend) {
 pub async fn one_call_moves_no_more_than_asked(backend: &dyn Backend) {
     for hold in [Hold::Group, Hold::Job] {
         let q = Harness::with(backend, |c| {
-            c.backpressure.global_rps = 100.0;
+            c.backpressure.global_rps = 100.0.into();
             c.backpressure.hold = hold;
         })
         .await;
@@ -253,7 +253,7 @@ pub async fn a_job_is_in_one_place_only(backend: &dyn Backend) {
 
 pub async fn a_denied_job_goes_before_fresh_ones(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         c.backpressure.hold = Hold::Job;
     })
     .await;
@@ -272,7 +272,7 @@ pub async fn a_denied_job_goes_before_fresh_ones(backend: &dyn Backend) {
 
 pub async fn a_denied_job_starts_early_when_there_is_quota(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         c.backpressure.hold = Hold::Job;
     })
     .await;

@@ -7,6 +7,7 @@ use tidegate_core::bulk::{
     AdmitParams, ConfigureLimitsParams, ExpireLeasesParams, LimitSetting, MAX_QUEUES_SET, QueueLimits,
     Refusal, Set, SetQueueLimits, Stop,
 };
+use tidegate_core::limits::quota::Quota;
 use tidegate_core::time::Millis;
 
 use super::harness::*;
@@ -14,10 +15,10 @@ use super::queues::mail_queue;
 
 fn change(global_rps: Set<f64>, queues: &[(&str, Set<f64>)]) -> ConfigureLimitsParams {
     ConfigureLimitsParams {
-        global_rps,
+        global_rps: global_rps.map(Quota::from),
         queues: queues
             .iter()
-            .map(|&(name, rate)| (queue(name), SetQueueLimits::rps(rate)))
+            .map(|&(name, rate)| (queue(name), SetQueueLimits::rate(rate.map(Quota::from))))
             .collect(),
         by: "Ada".to_owned(),
         why: "the downstream asked for it".to_owned(),
@@ -116,7 +117,7 @@ pub async fn what_ready_was_promised_waits_under_a_lower_limit(backend: &dyn Bac
 
 pub async fn a_queue_gets_another_rate(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         mail_queue(c, Some(3.0));
     })
     .await;
@@ -136,24 +137,23 @@ pub async fn a_queue_gets_another_rate(backend: &dyn Backend) {
         .iter()
         .map(|change| {
             let queue = change.queue.as_ref().map(ToString::to_string);
-            (queue, change.from, change.to)
+            (queue, change.from.clone(), change.to.clone())
         })
         .collect();
-    let mail = || Some("mail".to_owned());
+    let mail = |from: &str, to: &str| {
+        let text = |text: &str| Some(text.to_owned());
+        (text("mail"), text(from), text(to))
+    };
     assert_eq!(
         rates,
-        [
-            (mail(), Some(3.0), Some(5.0)),
-            (mail(), Some(5.0), Some(2.0)),
-            (mail(), Some(2.0), Some(3.0))
-        ]
+        [mail("3/s", "5/s"), mail("5/s", "2/s"), mail("2/s", "3/s")]
     );
     assert_eq!(limits.queues, []);
 }
 
 pub async fn a_queue_without_a_rate_follows_the_whole_system(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 4.0;
+        c.backpressure.global_rps = 4.0.into();
         mail_queue(c, None);
     })
     .await;
@@ -174,7 +174,7 @@ pub async fn a_queue_without_a_rate_follows_the_whole_system(backend: &dyn Backe
 
 pub async fn a_queue_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         mail_queue(c, None);
     })
     .await;
@@ -190,8 +190,8 @@ pub async fn a_queue_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Back
     assert_eq!(all["later"].rps, 1.5);
     let rate = |name: &str, rps| {
         let limits = QueueLimits {
-            rps: Some(rps),
-            max_running: None,
+            rate: Some(Quota::from(rps)),
+            ..QueueLimits::default()
         };
         (queue(name), limits)
     };
@@ -200,7 +200,7 @@ pub async fn a_queue_that_nobody_has_heard_of_may_have_a_rate(backend: &dyn Back
 
 pub async fn a_rate_that_was_cut_stays_cut(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 100.0;
+        c.backpressure.global_rps = 100.0.into();
         c.congestion.adaptive = true;
     })
     .await;
@@ -225,7 +225,7 @@ pub async fn a_rate_that_was_cut_stays_cut(backend: &dyn Backend) {
 
 pub async fn looking_at_queues_changes_nothing(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 100.0;
+        c.backpressure.global_rps = 100.0.into();
         mail_queue(c, Some(7.0));
     })
     .await;
@@ -301,13 +301,18 @@ pub async fn a_queue_runs_at_most_so_many_jobs(backend: &dyn Backend) {
     assert_eq!(q.lease_in("mail", 10).await.stop, Stop::Busy, "four run, one may");
     let view = limits(&q).await;
     let one = QueueLimits {
-        rps: None,
         max_running: Some(1),
+        ..QueueLimits::default()
     };
     assert_eq!(view.queues, [(queue("mail"), one)]);
-    let seen: Vec<_> = view.changes.iter().map(|c| (c.setting, c.from, c.to)).collect();
+    let seen: Vec<_> = view
+        .changes
+        .into_iter()
+        .map(|c| (c.setting, c.from, c.to))
+        .collect();
     let most = LimitSetting::MaxRunning;
-    assert_eq!(seen, [(most, Some(3.0), Some(5.0)), (most, Some(5.0), Some(1.0))]);
+    let number = |n: u32| Some(n.to_string());
+    assert_eq!(seen, [(most, number(3), number(5)), (most, number(5), number(1))]);
     let mail = &queues(&q).await["mail"];
     assert_eq!((mail.running, mail.max_running), (4, Some(1)));
     set(&q, of_mail(Set::Reset)).await;
@@ -344,7 +349,8 @@ pub async fn a_reset_goes_back_to_the_configuration(backend: &dyn Backend) {
     set(&q, change(Set::Reset, &[])).await;
     assert_eq!(q.take(20).await.len(), 3);
     let limits = limits(&q).await;
-    assert_eq!((limits.global_rps, limits.configured_global_rps), (5.0, 5.0));
+    let five = Quota::from(5.0);
+    assert_eq!((limits.global_rps, limits.configured_global_rps), (five, five));
     assert_eq!((limits.limit_per_window, limits.window_ms), (5, Millis(1_000)));
 }
 
@@ -358,32 +364,32 @@ pub async fn it_is_known_who_changed_a_limit(backend: &dyn Backend) {
     set(&q, change(Set::Keep, &[("default", Set::Reset)])).await;
     let both = change(Set::To(0.1 * 200.0), &[("default", Set::To(7.0))]);
     set(&q, both).await;
-    let change = |at: u64, of: Option<&str>, from, to| LimitChange {
+    let change = |at: u64, of: Option<&str>, from: &str, to: &str| LimitChange {
         at: START + Millis(at),
         by: "Ada".to_owned(),
         why: "the downstream asked for it".to_owned(),
         queue: of.map(queue),
-        setting: LimitSetting::Rps,
-        from: Some(from),
-        to: Some(to),
+        setting: LimitSetting::Rate,
+        from: Some(from.to_owned()),
+        to: Some(to.to_owned()),
     };
     let view = limits(&q).await;
     assert_eq!(
         view.changes,
         [
-            change(0, None, 10.0, 12.5),
-            change(250, None, 12.5, 20.0),
-            change(250, Some("default"), 12.5, 7.0),
+            change(0, None, "10/s", "12.5/s"),
+            change(250, None, "12.5/s", "20/s"),
+            change(250, Some("default"), "12.5/s", "7/s"),
         ]
     );
-    assert_eq!((view.global_rps, view.limit_per_window), (20.0, 20));
+    assert_eq!((view.global_rps, view.limit_per_window), (20.0.into(), 20));
     for i in 0..110 {
         set_global(&q, f64::from(i) + 1.3).await;
     }
     let changes = limits(&q).await.changes;
     assert_eq!(changes.len(), 100, "the latest ones");
-    assert_eq!(changes[99].to, Some(110.3));
-    assert_eq!(changes[0].to, Some(11.3));
+    assert_eq!(changes[99].to.as_deref(), Some("110.3/s"));
+    assert_eq!(changes[0].to.as_deref(), Some("11.3/s"));
 }
 
 pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {
@@ -399,11 +405,11 @@ pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {
     for (rps, text) in [
         (
             f64::NAN,
-            "global_rps = NaN: it must be from 0.00001 to 1000000000",
+            "global_rps = NaN/s: it must be from 0.00001/s to 1000000000/s",
         ),
-        (-1.0, "global_rps = -1: it must be from 0.00001"),
-        (2e9, "global_rps = 2000000000: it must be from 0.00001 to"),
-        (0.0, "global_rps = 0: it must be from 0.00001"),
+        (-1.0, "global_rps = -1/s: it must be from 0.00001"),
+        (2e9, "global_rps = 2000000000/s: it must be from 0.00001/s to"),
+        (0.0, "global_rps = 0/s: it must be from 0.00001"),
     ] {
         let said = refused(change(Set::To(rps), &[])).await;
         assert!(said.contains(text), "{said:?} should contain {text:?}");
@@ -411,7 +417,7 @@ pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {
     let of_queue = change(Set::To(5.0), &[("mail", Set::To(0.0))]);
     let said = refused(of_queue).await;
     assert!(
-        said.contains("queue \"mail\" = 0: it must be from 0.00001"),
+        said.contains("queue \"mail\" = 0/s: it must be from 0.00001"),
         "{said}"
     );
     let twice = change(Set::Keep, &[("mail", Set::To(1.0)), ("mail", Set::Reset)]);
@@ -445,7 +451,7 @@ pub async fn a_rate_that_cannot_work_is_refused(backend: &dyn Backend) {
 
 pub async fn a_strict_share_rises_with_the_limit(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         c.backpressure.strict_share = true;
     })
     .await;

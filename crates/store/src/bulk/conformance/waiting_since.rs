@@ -64,7 +64,7 @@ pub async fn only_jobs_in_a_flow_wait(backend: &dyn Backend) {
 
     // A job denied by a window keeps its place in its flow.
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 1.0;
+        c.backpressure.global_rps = 1.0.into();
         c.backpressure.hold = Hold::Job;
     })
     .await;

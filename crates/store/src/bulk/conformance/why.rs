@@ -2,7 +2,8 @@
 
 use tidegate_core::bulk::config::Hold;
 use tidegate_core::bulk::views::*;
-use tidegate_core::bulk::{Ceilings, DelayReason, JobOutcome, JobState, NewJob, Priority, Refusal, Scope};
+use tidegate_core::bulk::{DelayReason, GroupLimits, JobOutcome, JobState, NewJob, Priority, Refusal, Scope};
+use tidegate_core::limits::quota::{Limit, Quota};
 use tidegate_core::time::{Millis, Timestamp};
 
 use super::harness::*;
@@ -153,19 +154,22 @@ pub async fn a_delayed_job_says_until_when(backend: &dyn Backend) {
     );
 }
 
-pub async fn a_group_at_its_ceiling_says_which(backend: &dyn Backend) {
+pub async fn a_group_at_its_limit_says_which(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
-    let ceilings = Ceilings {
-        starts_per_window: Some(3),
-        max_running: Some(4),
+    let limits = GroupLimits {
+        all: Limit {
+            rate: Some(3.0.into()),
+            max_running: Some(4),
+        },
+        ..GroupLimits::default()
     };
-    q.configure("A", None, Some(ceilings)).await;
+    q.configure("A", None, Some(limits)).await;
     q.enqueue_n("A", 10).await;
     q.take_all(2).await;
     assert_eq!(why_group(&q, "A").await.waits, [workers("default")]);
     q.take_all(1).await;
     let until = WINDOW_END;
-    let share = Wait::ShareUsedUp { ceiling: 3, until };
+    let share = Wait::GroupSpent { limit: 3, until };
     let expected = waits(JobState::Waiting, [share.clone()], Some(until));
     assert_eq!(why_group(&q, "A").await, expected);
     let behind = why_job(&q, "A", "A-9").await;
@@ -177,21 +181,21 @@ pub async fn a_group_at_its_ceiling_says_which(backend: &dyn Backend) {
     );
     q.next_window();
     q.take_all(1).await;
-    let busy = waits(JobState::Waiting, [Wait::GroupBusy { ceiling: 4 }], Some(q.now()));
+    let busy = waits(JobState::Waiting, [Wait::GroupBusy { limit: 4 }], Some(q.now()));
     assert_eq!(why_group(&q, "A").await, busy);
 }
 
 pub async fn a_strict_share_that_is_used_up_says_so(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         c.backpressure.strict_share = true;
     })
     .await;
     q.enqueue_n("A", 10).await;
     q.enqueue_sleeper("B").await;
     assert_eq!(q.take(10).await.len(), 5);
-    let share = Wait::ShareUsedUp {
-        ceiling: 5,
+    let share = Wait::GroupSpent {
+        limit: 5,
         until: WINDOW_END,
     };
     assert_eq!(why_group(&q, "A").await.waits, [share]);
@@ -224,7 +228,7 @@ pub async fn a_spent_window_says_so(backend: &dyn Backend) {
 
 pub async fn a_spent_queue_says_so(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 10.0;
+        c.backpressure.global_rps = 10.0.into();
         mail_queue(c, Some(2.0));
     })
     .await;
@@ -255,7 +259,7 @@ pub async fn a_full_ready_says_so(backend: &dyn Backend) {
 
 pub async fn a_job_in_ready_waits_for_workers_and_the_window(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 4.0;
+        c.backpressure.global_rps = 4.0.into();
         mail_queue(c, None);
     })
     .await;
@@ -309,7 +313,7 @@ pub async fn what_runs_or_is_finished_waits_for_nothing(backend: &dyn Backend) {
 
 pub async fn a_job_denied_by_a_window_says_until_when(backend: &dyn Backend) {
     let q = Harness::with(backend, |c| {
-        c.backpressure.global_rps = 2.0;
+        c.backpressure.global_rps = 2.0.into();
         c.backpressure.hold = Hold::Job;
     })
     .await;
@@ -350,4 +354,39 @@ pub async fn what_is_not_there_has_no_reason(backend: &dyn Backend) {
         job: job_id("none"),
     };
     assert_eq!(unknown, Err(expected));
+}
+
+pub async fn a_group_at_its_limit_in_a_queue_says_which(backend: &dyn Backend) {
+    let q = Harness::with(backend, |c| {
+        let per_group = Limit {
+            rate: Some("120/min".parse().expect("a rate")),
+            max_running: Some(3),
+        };
+        c.queues.entry(queue("default")).or_default().per_group = per_group;
+    })
+    .await;
+    q.enqueue_n("A", 10).await;
+    q.take_all(2).await;
+    let until = WINDOW_END;
+    let spent = Wait::GroupInQueueSpent { limit: 2, until };
+    let expected = waits(JobState::Waiting, [spent], Some(until));
+    assert_eq!(why_group(&q, "A").await, expected);
+    q.next_window();
+    q.take_all(1).await;
+    let busy = Wait::GroupInQueueBusy { limit: 3 };
+    let expected = waits(JobState::Waiting, [busy], Some(q.now()));
+    assert_eq!(why_group(&q, "A").await, expected);
+    // A rate of less than one start per window: the next one that allows a start may be far.
+    let slow = GroupLimits {
+        all: Limit::rate("1/h".parse::<Quota>().expect("a rate")),
+        ..GroupLimits::default()
+    };
+    q.configure("B", None, Some(slow)).await;
+    q.enqueue_n("B", 1).await;
+    let why = why_group(&q, "B").await;
+    let [Wait::GroupSpent { limit: 1, until }] = why.waits[..] else {
+        panic!("{why:?}");
+    };
+    assert!(until > q.now() + Millis(1_000) && until <= q.now() + Millis::from_secs(3_602));
+    assert_eq!(why.starts_at, Some(until));
 }

@@ -5,9 +5,9 @@
 -- RETURNS  facts, then the admitted jobs, for each denied one: job, group, wait (ms), uncapped wait (ms), congestion
 --   level, starts of all in this window, limit, starts of the group, share of the group; why it stopped (enough,
 --   full, limited, busy, more, empty, held), until when (ms) or 0; ready jobs and weight in the order of the queue
--- BOUND  the maximum, plus ten times as many inspected jobs and a thousand; a thousand groups whose window turned
+-- BOUND  the maximum, plus ten times as many inspected jobs and a thousand; a thousand groups that may try again
 local name, most, cap = next_arg(), next_number(), next_number()
-unhold_turned()
+held.release_due()
 local index, queue = queue_named(name)
 if not index then return { flush(), {}, {}, 'empty', 0, 0, 0 } end
 cap = min(cap, C.ready_max)

@@ -1,12 +1,13 @@
--- bulk configure_group: sets the base priority and the ceilings of a group. Atomic, so that the weights in the order
+-- bulk configure_group: sets the base priority and the limits of a group. Atomic, so that the weights in the order
 -- match the group's own at all times.
 -- KEYS  <prefix>{<shard>}:meta
--- ARGV  as base.lua, then: group, base priority or "", its step (of 0 without one), "1" with ceilings, starts per
---   window or "", maximum running jobs or ""
+-- ARGV  as base.lua, then: group, base priority or "", its step (of 0 without one), "1" with limits, and then those: as
+--   text or "" without any, rate (per second) or "", running jobs or "", number of queues, for each: name, rate or "",
+--   running jobs or ""
 -- RETURNS  facts, then ok
--- BOUND  one group and its flows
+-- BOUND  one group, its flows and its queues
 local group_id, base_priority, step = next_arg(), next_number(), next_number()
-local given, starts, running = next_arg() == '1', next_number(), next_number()
+local given = next_arg() == '1'
 local g = find_or_create_group(group_id, base_priority or 0, step)
 if base_priority then
   local change = 1048576 / step - 1048576 / g.step
@@ -16,7 +17,8 @@ if base_priority then
   end
   g.bp, g.step = base_priority, step
 end
-if given then g.cw, g.cl = starts, running end
--- A raised ceiling takes effect at once; if the group is still at a ceiling, the next pick holds it again.
+if given then held.read_limits(g) end
+-- A raised limit takes effect at once; if the group is still at a limit, the next pick holds it again.
 unhold(g)
+pair.unhold_all(g)
 return { flush(), 'ok' }

@@ -104,6 +104,8 @@ function feedback.outcome(J, g, outcome, time)
     if floor(started / C.window) == M.win then
       M.started, queue.s = max(0, M.started - 1), max(0, queue.s - 1)
       g.sw, g.sn = M.win, max(0, started_in(g, M.win) - 1)
+      local p = pair.any(g, index)
+      if p and p.w == M.win then p.n = max(0, p.n - 1) end
     end
   elseif outcome == 'g' and C.adaptive then
     downstream.answered(queue.d, started)
@@ -125,9 +127,10 @@ function feedback.lost(J, g)
   downstream.lost(M.queues[J.queue].d, J.started)
   pair.change(g, J.queue, downstream.lost, J.started)
 end
--- Starts in the queue; `g` if it is one of a group that may have a limit of its own.
-function feedback.starts(index, count, g)
-  downstream.start(M.queues[index].d, count)
-  local p = g and pair.of(g, index)
-  if p then downstream.start(p.d, count) end
+-- A job of the group starts in the queue.
+function feedback.start(index, g)
+  downstream.start(M.queues[index].d, 1)
+  local p = pair.make(g, index)
+  pair.charge(p)
+  if pair.of(g, index) then downstream.start(p.d, 1) end
 end

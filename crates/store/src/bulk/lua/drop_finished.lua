@@ -127,7 +127,11 @@ end
 
 local function unused(a) return a.implicit and not a.sealed and a.kept == 0 end
 local function droppable(g)
-  if g.paused or g.bp ~= 0 or g.cw or g.cl then return false end
+  if g.paused or g.bp ~= 0 or g.lt then return false end
+  -- What it started in this window counts for a group of this name that comes at once.
+  for index in ipairs(M.queues) do
+    if pair.started(pair.any(g, index)) > 0 and pair.limit(g, index) then return false end
+  end
   for state = 1, 6 do
     if g.c[state] > 0 then return false end
   end
@@ -153,6 +157,8 @@ while budget > 0 and candidates > 0 do
   else
     for _, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do drop_batch(get_batch(tonumber(seq))) end
     call('ZREM', K.idle, first[1])
+    held.set(g, nil)
+    pair.unhold_all(g)
     call('ZREM', K.group_seqs, g.seq)
     call('ZREM', K.congested, g.seq)
     call('HDEL', K.group_ids, g.id)

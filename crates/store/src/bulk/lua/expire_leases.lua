@@ -25,7 +25,7 @@ for _, text in ipairs(over) do
     delay(g, J, now + retry_backoff(kind, failures), DELAY.LEASE_EXPIRED)
     delayed = delayed + 1
   end
-  lease_ended(g)
+  lease_ended(g, J.queue)
 end
 local bits = flush()
 return { bits, delayed, dead, first_score(K.inflight) or -1 }

@@ -33,7 +33,7 @@ if what == 'groups' then
   local out = {}
   for i = 1, min(most, #seqs) do
     local g = get_group(tonumber(seqs[i]))
-    out[i] = { g.seq, g.id, g.bp, flag(g.paused), g.cw or -1, g.cl or -1, g.cr }
+    out[i] = { g.seq, g.id, g.bp, flag(g.paused), g.lt or '', g.cr }
   end
   return { out, flag(#seqs > most) }
 elseif what == 'batches' then

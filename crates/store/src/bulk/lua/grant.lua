@@ -20,8 +20,8 @@ local have = redis.call('HMGET', KEYS[1], 'window', 'granted', 'run', 'most', 'l
 local window, granted, most = tonumber(have[1] or 0), tonumber(have[2] or 0), tonumber(have[4] or 0)
 local last, offset, spent = tonumber(have[5] or 0), tonumber(have[6] or 0), tonumber(have[9] or -1)
 if have[8] then
-  local L = limits_of(have[8])
-  rps, queue_rps = L.global_rps or rps, L.queues[name] and L.queues[name].rps or queue_rps
+  local over = limits_of(have[8]).over
+  rps, queue_rps = over.rps or rps, over.queues[name] and over.queues[name].rps or queue_rps
 end
 -- The same clock as that of the shards: it never goes back, and follows the one that is ahead.
 last = math.max(last, tonumber(ARGV[7]) or 0)

@@ -3,6 +3,9 @@
 -- Shared by every transition: a pick, a settlement and an enqueue change the same counts and the same order, and they
 -- must agree within one call.
 --
+-- A group's limits: g.lr its rate (per second) and g.lm its running jobs over all queues, g.lq both in single queues by
+-- name ({ r, m }), g.lt all of them as text, for views.
+--
 -- A flow is named "<queue>:<priority>" within its group. `pk` and `pt` are its key and turn while it is in the order.
 -- The member in the sorted set is "<turn>:<group>", so equal keys go by turn.
 
@@ -70,11 +73,49 @@ function rate.window() return rate.allowed(C.rps, C.window, M.win) end
 function rate.widest() return rate.most(C.rps, C.window) end
 local function per_group_limit() return max(1, floor(rate.widest() / max(1, M.active + others_active))) end
 
--- The ceiling that keeps the group from starting one more job: a window's number, 'L', or nil.
-local function at_ceiling(g, promised)
+-- When the next window begins in which this rate allows a start.
+function rate.till(rps) return rate.next(rps, C.window, M.win + 1) * C.window end
+-- Groups that are out of the order although they have jobs: g.held is 'P' (paused), until when its rate or share allows
+-- nothing (ms), or 'L' (as many of its jobs run as may). Those with a time are in a sorted set, M.held of them.
+local held = {}
+resets[#resets + 1] = function() held.till = nil end
+-- The limit over all queues that keeps the group from starting one more job: until when, 'L', or nil.
+function held.why(g, promised)
   local starts = started_in(g, M.win) + promised
-  if (C.strict and starts >= per_group_limit()) or (g.cw and starts >= g.cw) then return M.win end
-  if g.cl and g.c[RUNNING] + promised >= g.cl then return 'L' end
+  if g.lr and starts >= rate.allowed(g.lr, C.window, M.win) then return rate.till(g.lr) end
+  if C.strict and starts >= per_group_limit() then return window_end() end
+  if g.lm and g.c[RUNNING] + promised >= g.lm then return 'L' end
+end
+function held.set(g, why)
+  if type(g.held) == 'number' then
+    zdrop(K.held, padded(g.seq))
+    M.held = M.held - 1
+  end
+  g.held = why
+  if type(why) == 'number' then
+    zput(K.held, padded(g.seq), why)
+    M.held = M.held + 1
+    held.till = min(held.till or why, why)
+  end
+end
+-- A group's limits as arguments: as text or "" without any, its rate (per second) or "", running jobs or "", the number
+-- of queues with limits of their own, and for each: name, rate or "", running jobs or "".
+function held.read_limits(g)
+  local text = next_arg()
+  g.lt, g.lr, g.lm, g.lq = text ~= '' and text or nil, next_number(), next_number(), nil
+  for _ = 1, next_number() do
+    g.lq = g.lq or {}
+    g.lq[next_arg()] = { r = next_number(), m = next_number() }
+  end
+end
+-- When the next group may try again.
+function held.next()
+  local till = held.till
+  if M.held > 0 then
+    local first = call('ZRANGEBYSCORE', K.held, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    if first[2] then till = min(till or tonumber(first[2]), tonumber(first[2])) end
+  end
+  return till
 end
 
 -- The part of the order that this call inspects: in-memory heaps by key and turn, filled from the sorted set.
@@ -138,14 +179,44 @@ local function leave_order(flow)
   end
 end
 local function flow_len(flow) return flow.nr + flow.nt + flow.nf end
--- A group in a queue whose downstream limits each group on its own: g.pairs by queue, each with d, its downstream, and
--- held, until when its flows are out of the order. The held ones of a queue are in a sorted set, queue.hp of them.
-local pair = {}
--- Those of an older generation are as good as gone: switching adaptive control off begins a new one.
+-- A group in a queue: g.pairs by queue, each with run and rdy, its running and ready jobs there, n starts in window w, d,
+-- what its own downstream sustains if it was ever overloaded, and held, until when its flows are out of the order, or 'L'
+-- until one of its leases ends. The held ones of a queue are in a sorted set, queue.hp of them.
+local pair = { LONG = 4503599627370496 }
 function pair.any(g, index) return g.pairs and g.pairs[tostring(index)] end
+-- One whose downstream was overloaded. Those of an older generation are as good as gone: switching adaptive control off
+-- begins a new one.
 function pair.of(g, index)
   local p = pair.any(g, index)
-  if p and p.gen == M.pairs then return p end
+  if p and p.d and p.gen == M.pairs then return p end
+end
+-- Without it, nothing would be different.
+function pair.is_over(p)
+  return p.run == 0 and p.rdy == 0 and not p.held and not (p.d and p.gen == M.pairs) and (p.w ~= M.win or p.n == 0)
+end
+-- Created if needed, in place of those that are over.
+function pair.make(g, index)
+  local p = pair.any(g, index)
+  if p then return p end
+  g.pairs = g.pairs or {}
+  for k, other in pairs(g.pairs) do
+    if pair.is_over(other) then g.pairs[k] = nil end
+  end
+  p = { run = 0, rdy = 0, w = 0, n = 0 }
+  g.pairs[tostring(index)] = p
+  return p
+end
+-- Counts a start.
+function pair.charge(p)
+  if p.w ~= M.win then p.w, p.n = M.win, 0 end
+  p.n, p.run = p.n + 1, p.run + 1
+end
+function pair.started(p) return p and p.w == M.win and p.n or 0 end
+-- The group's own rate (per second) and running jobs in this queue; where it has none, those of every group in it.
+function pair.limit(g, index)
+  local name = M.queues[index].n
+  local own, each = g.lq and g.lq[name], C.queues[name]
+  return own and own.r or each and each.grps, own and own.m or each and each.grun
 end
 function pair.is_held(g, index)
   local p = pair.any(g, index)
@@ -277,8 +348,8 @@ local function queue_for(name)
   }
   return #M.queues
 end
--- The weight of the groups in a queue's order, in thousandths. Groups held until the window turns count, too: they
--- return without a signal.
+-- The weight of the groups in a queue's order, in thousandths. Groups held for a time count, too: they return without a
+-- signal.
 local function standing_weight(queue)
   return floor((queue.o[1].w + queue.o[2].w + queue.o[3].w + M.held) * 1000 + 0.5)
 end
@@ -338,22 +409,24 @@ end
 -- Takes all flows of the group out of the order.
 local function hold(g, why)
   for _, flow in pairs(g.flows) do leave_order(flow) end
-  g.held = why
-  if type(why) == 'number' then
-    push(K.held, int(why) .. ':' .. int(g.seq))
-    M.held = M.held + 1
-  end
+  held.set(g, why)
 end
 local function unhold(g)
-  g.held = g.paused and 'P' or nil
+  held.set(g, g.paused and 'P' or nil)
   if not g.held then
     for _, flow in pairs(g.flows) do enter_order(g, flow) end
   end
 end
 
--- When the group may start its next job in this queue, if its own downstream keeps it from that now.
-function pair.wait(g, index)
-  local p = pair.of(g, index)
+-- What keeps the group from starting its next job in this queue: until when, 'L', or nil. With `promised`, its ready jobs
+-- there start first.
+function pair.why(g, index, promised)
+  local p = pair.any(g, index)
+  local ready = promised and p and p.rdy or 0
+  local rps, most = pair.limit(g, index)
+  if rps and pair.started(p) + ready >= rate.allowed(rps, C.window, M.win) then return rate.till(rps) end
+  if most and (p and p.run or 0) + ready >= most then return 'L' end
+  p = pair.of(g, index)
   if not p then return nil end
   local settings = C.queues[M.queues[index].n]
   downstream.advance(p.d, settings and settings.rps or C.rps)
@@ -366,9 +439,13 @@ function pair.hold(g, index, till)
   for _, flow in pairs(g.flows) do
     if flow.l == index then leave_order(flow) end
   end
-  local p = pair.of(g, index)
+  local p = pair.make(g, index)
   if not p.held then M.queues[index].hp = M.queues[index].hp + 1 end
   p.held = till
+  if till == 'L' then
+    zput(names.pairs(index), padded(g.seq), pair.LONG)
+    return
+  end
   pair.till[index] = min(pair.till[index] or till, till)
   zput(names.pairs(index), padded(g.seq), till)
   notify_timer = true
@@ -399,24 +476,33 @@ function pair.unhold_due()
     end
   end
 end
--- Nobody follows a downstream any more: groups go on as if none had ever been overloaded; at most a thousand of each
--- queue at once, the others when they would try again.
+-- Puts the groups of a queue back, because their limits have changed: the next pick holds those again that are still at
+-- theirs. At most a thousand at once, the others when they would have come.
+function pair.release(index)
+  if M.queues[index].hp == 0 then return end
+  for _, text in ipairs(call('ZRANGE', names.pairs(index), 0, 999)) do
+    local g = get_group(tonumber(text))
+    if g then pair.unhold(g, index) end
+  end
+end
+-- Nobody follows a downstream any more: groups go on as if none had ever been overloaded.
 function pair.forget()
   M.pairs = M.pairs + 1
-  for index, queue in ipairs(M.queues) do
-    if queue.hp > 0 then
-      for _, text in ipairs(call('ZRANGE', names.pairs(index), 0, 999)) do
-        local g = get_group(tonumber(text))
-        if g then pair.unhold(g, index) end
-      end
-    end
+  for index in ipairs(M.queues) do pair.release(index) end
+end
+-- Puts the group back in all queues, or in those where it is held for its running jobs.
+function pair.unhold_all(g, running_only)
+  if not g.pairs then return end
+  for index in ipairs(M.queues) do
+    local p = pair.any(g, index)
+    if p and p.held and (not running_only or p.held == 'L') then pair.unhold(g, index) end
   end
 end
 -- When the next group may try again in this queue.
 function pair.next(index)
   local till = pair.till[index]
   if M.queues[index].hp > 0 then
-    local first = call('ZRANGEBYSCORE', names.pairs(index), '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+    local first = call('ZRANGEBYSCORE', names.pairs(index), '(' .. int(now), '(' .. int(pair.LONG), 'WITHSCORES', 'LIMIT', 0, 1)
     if first[2] then till = min(till or tonumber(first[2]), tonumber(first[2])) end
   end
   return till
@@ -428,37 +514,39 @@ function pair.change(g, index, change, started)
   local probing = p.d.hold == 2
   change(p.d, started)
   local free = downstream.is_free(p.d)
-  if free or (probing and p.d.hold ~= 2) then pair.unhold(g, index) end
-  if free then g.pairs[tostring(index)] = nil end
+  local let_go = free or (probing and p.d.hold ~= 2)
+  if free then p.d, p.gen = nil, nil end
+  if let_go then pair.unhold(g, index) end
 end
 -- The group's own downstream is overloaded: it alone slows down.
 function pair.overloaded(g, index, started, after, guess)
-  g.pairs = g.pairs or {}
-  local p = pair.of(g, index)
-  if not p then
-    pair.unhold(g, index)
-    p = { d = downstream.new(), gen = M.pairs }
-    g.pairs[tostring(index)] = p
+  local p = pair.make(g, index)
+  if p.gen ~= M.pairs then
+    if p.gen then pair.unhold(g, index) end
+    p.d, p.gen = downstream.new(), M.pairs
   end
   downstream.overloaded(p.d, started, after, guess)
 end
 
--- Puts back groups whose window has turned, or that were held in one before `turn`; at most a thousand.
-local function unhold_turned(turn)
-  if not turn then pair.unhold_due() end
+-- Puts back groups that are held until `till` at the latest; at most a thousand.
+function held.release(till)
   if M.held == 0 then return end
-  local l = list(K.held)
-  for _ = 1, 1000 do
-    local entry = head(l, 100)
-    if not entry then return end
-    local window, seq = string.match(entry, '(%d+):(%d+)')
-    window = tonumber(window)
-    if window >= (turn or M.win) then return end
-    pop(l)
-    M.held = M.held - 1
-    local g = get_group(tonumber(seq))
-    if g and g.held == window then unhold(g) end
+  for _, text in ipairs(call('ZRANGEBYSCORE', K.held, '-inf', till, 'LIMIT', 0, 1000)) do
+    local g = get_group(tonumber(text))
+    if g then unhold(g) end
   end
+end
+-- Puts back groups that may try again.
+function held.release_due()
+  pair.unhold_due()
+  held.release(int(now))
+end
+-- The limit of its own that keeps the group from starting one more job in this queue: over all queues, or in this one.
+-- With `promised`, its ready jobs start first.
+function held.blocked(g, index, promised)
+  local everywhere = held.why(g, promised and g.c[READY] or 0)
+  if everywhere then return everywhere, nil end
+  return nil, pair.why(g, index, promised)
 end
 
 -- Counts a job's transition from one state to another.
@@ -481,7 +569,10 @@ local function shift(g, from, to)
     zput(K.idle, padded(g.seq), now)
   end
   -- A ready job that does not start frees its place for the next one.
-  if from == READY and to ~= RUNNING and g.held == 'L' then unhold(g) end
+  if from == READY and to ~= RUNNING then
+    if g.held == 'L' then unhold(g) end
+    pair.unhold_all(g, true)
+  end
 end
 
 local function write_groups()

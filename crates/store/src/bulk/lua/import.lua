@@ -3,7 +3,7 @@
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua, then: the import's id, step, what, and its arguments:
 --   begin: only without existing groups; from here on M.importing names the import
---   limits: rates set at run time, as a record of the export (JSON)
+--   limits: limits set at run time, as a record of the export (JSON), what it overrides (JSON)
 --   records: for each: g, a or j, then a group, batch or job (see restore.lua)
 --   finished, flows: none; work that needs all records to be present
 --   batches: numbers of batches to continue, because they are cancelled or complete
@@ -47,7 +47,7 @@ elseif what == 'flows' then
     enter_order(g, g.flows[k])
   end
 elseif what == 'limits' then
-  local L = limits_from(next_arg(), 1)
+  local L = { v = 1, text = next_arg(), over = cjson.decode(next_arg()) }
   C = in_force(cjson.decode(call('GET', K.settings)), L)
   call('SET', K.config, encode(C))
   call('SET', K.limits, encode(L))

@@ -136,6 +136,8 @@ local function one_less(g, flow, sp)
   elseif sp == IN_READY then
     local queue = M.queues[flow.l]
     queue.r, M.ready = queue.r - 1, M.ready - 1
+    local p = pair.any(g, flow.l)
+    p.rdy = p.rdy - 1
   end
   if flow_len(flow) == 0 then
     leave_order(flow)
@@ -252,10 +254,14 @@ end
 local function end_lease(J)
   zdrop(K.inflight, padded(J.seq))
   running.ended(M.queues[J.queue], 1)
+  local p = pair.any(get_group(get_batch(J.a).g), J.queue)
+  p.run = p.run - 1
 end
--- Releases a group that was held for too many running jobs.
-local function lease_ended(g)
+-- Releases a group that was held for too many running jobs, everywhere or in the queue.
+local function lease_ended(g, index)
   if g.held == 'L' then unhold(g) end
+  local p = pair.any(g, index)
+  if p and p.held == 'L' then pair.unhold(g, index) end
 end
 local function retry_backoff(kind, failures) return min(kind.backoff * 2 ^ min(failures, 60), kind.most) end
 

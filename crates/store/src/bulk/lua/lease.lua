@@ -46,7 +46,7 @@ if retried then
   end
 end
 
-unhold_turned()
+held.release_due()
 local index, queue = queue_named(name)
 if not index then return { flush(), 'empty', 0, granted or 0, {}, {}, 0, 0 } end
 inspections, wanted, marks_changes = most * 10 + 1000, most, true
@@ -68,22 +68,20 @@ local function next_start()
     end
     inspections = inspections - 1
     local _, g, flow = home(J)
-    local held, may = at_ceiling(g, 0), startable(J)
+    local may = startable(J)
     if may == BATCH_PAUSED then unready(J)
     elseif may ~= YES then
       take_front(g, flow, J, l)
       die(J, may, '')
     elseif g.paused then unready_flow(queue, flow)
-    elseif held then
-      unready_flow(queue, flow)
-      hold(g, held)
-    elseif pair.wait(g, index) then
-      local till = pair.wait(g, index)
-      unready_flow(queue, flow)
-      pair.hold(g, index, till)
     else
-      take_front(g, flow, J, l)
-      return J, g, flow
+      local everywhere, till = held.blocked(g, index, false)
+      if not everywhere and not till then
+        take_front(g, flow, J, l)
+        return J, g, flow
+      end
+      unready_flow(queue, flow)
+      if everywhere then hold(g, everywhere) else pair.hold(g, index, till) end
     end
   end
   if room(queue) == 0 then return nil, pace.stop(queue) end
@@ -111,7 +109,7 @@ while not stop do
   J.started, J.owner, J.req = now, who, request
   charge()
   queue.s, queue.run = queue.s + 1, queue.run + 1
-  feedback.starts(index, 1, g)
+  feedback.start(index, g)
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
   -- As shift does; a start makes no group active or idle.
   of_group[from], of_group[RUNNING] = of_group[from] - 1, of_group[RUNNING] + 1

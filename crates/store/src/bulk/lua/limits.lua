@@ -1,6 +1,7 @@
--- bulk limits: the rates in effect, and who changed them; read-only.
+-- bulk limits: the limits set at run time, and the settings that they override; read-only.
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua
--- RETURNS  the rates (see rates.lua), the limit per window, the length of a window (ms)
+-- RETURNS  the version of the record, the record (JSON) or "", the settings (JSON) or "", the time (ms)
 -- BOUND  the queues and the remembered changes
-return { stored_limits(cjson.decode(call('GET', K.settings)), limits_of(call('GET', K.limits))), rate.widest(), C.window }
+local L = limits_of(call('GET', K.limits))
+return { L.v, L.text, call('GET', K.compared) or '', now }

@@ -165,10 +165,9 @@ local function pick(index)
     if not priority then return nil, 'empty' end
     local g, flow = first_flow(index, priority, min(1000, max(8, wanted)))
     if not g then error('TIDEGATE the order is shorter than its count: ' .. names.order(index, priority)) end
-    local held = at_ceiling(g, g.c[READY])
-    local till = not held and pair.wait(g, index)
-    if held then
-      hold(g, held)
+    local everywhere, till = held.blocked(g, index, true)
+    if everywhere then
+      hold(g, everywhere)
       inspections = inspections - 1
     elseif till then
       pair.hold(g, index, till)
@@ -201,14 +200,16 @@ local function make_ready(J, g, flow)
   J.state, J.sp, J.at, J.dirty = READY, IN_READY, now, true
   push(names.ready(flow.l), entry(J))
   queue.r, M.ready = queue.r + 1, M.ready + 1
+  local p = pair.make(g, flow.l)
+  p.rdy = p.rdy + 1
   if granted then granted = granted - 1 end
   shift(g, WAITING, READY)
   raise_status(get_batch(J.a), BATCH.DISPATCHED)
 end
--- Nothing is in the order: either nothing waits, or everything waiting is at a ceiling.
+-- Nothing is in the order: either nothing waits, or everything waiting is at a limit of its group.
 local function nothing_startable(index)
-  local till = pair.next(index)
-  if M.held > 0 then till = min(till or window_end(), window_end()) end
+  local till, other = pair.next(index), held.next()
+  if other then till = min(till or other, other) end
   if not till then return 'empty', 0 end
   return 'held', till
 end

@@ -13,6 +13,8 @@ local function plain_starts(index, queue, most, who, out, of)
     end
   end
   if not priority or queue.r > 0 or C.strict or C.score or not downstream.is_free(queue.d) then return 0 end
+  local each, pair_key = C.queues[queue.n], tostring(index)
+  if each and (each.grps or each.grun) then return 0 end
   local o, starts = queue.o[priority], min(most, room(queue))
   if o.vt > TAG_LIMIT / 2 then return 0 end
   local pack, bytes, text_of, has_kinds = struct.pack, string.byte, string.sub, next(C.kinds) ~= nil
@@ -38,7 +40,7 @@ local function plain_starts(index, queue, most, who, out, of)
 
   while n < starts do
     local g, flow = first_flow(index, priority, min(1000, max(8, starts)))
-    if not g or flow.nr > 0 or flow.nt > 0 or flow.stale or g.cw or g.cl or pair.of(g, index) then break end
+    if not g or flow.nr > 0 or flow.nt > 0 or flow.stale or g.lr or g.lm or g.lq or pair.of(g, index) then break end
     local of_flow = lists_of[flow]
     local l = of_flow and of_flow.f
     if not l then
@@ -92,6 +94,7 @@ local function plain_starts(index, queue, most, who, out, of)
     M.fence = fence + 1
     if g.sw ~= M.win then g.sw, g.sn = M.win, 0 end
     g.sn = g.sn + 1
+    pair.charge(g.pairs and g.pairs[pair_key] or pair.make(g, index))
     of_group[WAITING], of_group[RUNNING] = of_group[WAITING] - 1, of_group[RUNNING] + 1
     local b = n * 7
     out[b + 1], out[b + 2], out[b + 3], out[b + 4] = text, fence, info.index, 1
@@ -105,7 +108,7 @@ local function plain_starts(index, queue, most, who, out, of)
   queue.c[priority] = credit
   queue.s, queue.run, M.started, M.tstarted = queue.s + n, queue.run + n, M.started + n, M.tstarted + n
   if granted then granted = granted - n end
-  feedback.starts(index, n)
+  downstream.start(queue.d, n)
   M.most = max(M.most, M.started)
   M.c[WAITING], M.c[RUNNING] = M.c[WAITING] - n, M.c[RUNNING] + n
   forget_tags(last_flow)

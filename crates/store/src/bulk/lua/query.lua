@@ -44,7 +44,7 @@ local function group_view(g)
   for i, seq in ipairs(call('ZRANGE', names.batches(int(g.seq)), 0, -1)) do
     of_group[i] = get_batch(tonumber(seq)).id
   end
-  return { g.id, g.bp, g.cw or -1, g.cl or -1, g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
+  return { g.id, g.bp, g.lt or '', g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
     g.c, of_group, waiting_since(g), g.seq }
 end
 local function job_view(J)

@@ -7,7 +7,7 @@
 --   move are left, the next due time (ms) or -1
 -- BOUND  five times the maximum, plus stale entries at the heads of the flows that it touches
 local most = next_number()
-unhold_turned()
+held.release_due()
 local released, expired, recalled = 0, 0, 0
 local moving = move.some(most)
 

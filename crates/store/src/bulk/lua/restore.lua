@@ -4,13 +4,15 @@
 local restored_flows, restored_finished = P .. 'importing:flows', P .. 'importing:finished'
 local function next_flag() return next_arg() == '1' end
 
--- number, id, base priority, its step, paused, starts per window or "", running at once or "", created.
+-- number, id, base priority, its step, paused, its limits as configure_group has them, created.
 local function restore_group()
   M.seq = next_number()
   local id, base_priority, step = next_arg(), next_number(), next_number()
   if find_group(id) then return 'the group ' .. id .. ' occurs twice' end
   local g = find_or_create_group(id, base_priority, step)
-  g.paused, g.cw, g.cl, g.cr = next_flag(), next_number(), next_number(), next_number()
+  g.paused = next_flag()
+  held.read_limits(g)
+  g.cr = next_number()
   if g.paused then g.held = 'P' end
 end
 
@@ -82,10 +84,10 @@ local function restore_unfinished(J, a, g, state, at, reason)
     zput(restored_flows, int(g.seq) .. ':' .. flow.k, J.seq)
   end
   if state == 'w' then
-    local held = g.held
+    local was = g.held
     g.held = 'I'
     push_returned(g, flow, J)
-    g.held = held
+    g.held = was
   else
     push(names.flow(int(g.seq), flow.k, 'f'), entry(J))
     flow.nf = flow.nf + 1

@@ -99,6 +99,8 @@ local function book_plain()
     flow_loses(g, flow)
     a.un, a.c[2] = a.un - n, a.c[2] + n
     running.ended(M.queues[p.queue], n)
+    local of_queue = pair.any(g, p.queue)
+    of_queue.run = of_queue.run - n
   end
   -- The last outcome of a batch, in whichever of its flows, completes it.
   for a, last in pairs(last_of) do
@@ -120,6 +122,7 @@ local function book_if_plain(i, at)
     local a = get_batch(aseq)
     local g = get_group(a.g)
     local special = queue > 255 or a.keep or not is_open(a) or g.held == 'L' or pair.of(g, queue)
+      or pair.any(g, queue).held == 'L'
     p = { a = a, g = g, queue = queue, flow = g.flows[queue .. ':' .. priority], n = 0, throttles = 0, special = special }
     plain[key] = not special and p or nil
     if special then return false end
@@ -150,7 +153,7 @@ for i = 1, count do
     if J and J.state == RUNNING and J.fence == fence then
       end_lease(J)
       out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
-      lease_ended(get_group(get_batch(J.a).g))
+      lease_ended(get_group(get_batch(J.a).g), J.queue)
     elseif retried and J == nil then
       out[i] = before(seq, fence)
     else

@@ -19,12 +19,19 @@ end
 local common = { now, per_group_limit(), window_end() }
 local function flag(b) return b and 1 or 0 end
 
+-- A limit of the group's own and its use: starts in this window, ready, running; what its rate allows in this window or
+-- -1, in any window, and when again; running jobs at most or -1.
+local function own(started, ready, run, rps, most)
+  return { started, ready, run, rps and rate.allowed(rps, C.window, M.win) or -1,
+    rps and rate.most(rps, C.window) or 0, rps and rate.till(rps) or 0, most or -1 }
+end
 local function facts_of(J, flow, batch_paused, ahead)
-  local queue = M.queues[flow.l]
+  local queue, p = M.queues[flow.l], pair.any(g, flow.l)
   return { common, J.state, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
-    started_in(g, M.win), g.c[READY], g.c[RUNNING], g.cw or -1, g.cl or -1, flag(g.held == M.win), flag(C.strict),
-    rate.window(), window_room(), M.ready, queue_allowed(queue), queue.s, queue.r, C.ready_max, queue.run,
-    running.most(queue) or -1 }
+    own(started_in(g, M.win), g.c[READY], g.c[RUNNING], g.lr, g.lm),
+    own(pair.started(p), p and p.rdy or 0, p and p.run or 0, pair.limit(g, flow.l)), flag(C.strict),
+    rate.till(C.rps), rate.window(), window_room(), M.ready, queue_allowed(queue), rate.till(configured(queue)), queue.s,
+    queue.r, C.ready_max, queue.run, running.most(queue) or -1 }
 end
 
 -- How many jobs are ahead of an entry of a list. Stale entries do not count.

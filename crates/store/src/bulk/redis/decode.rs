@@ -396,16 +396,19 @@ pub(super) fn state_counts(mut items: Items) -> StoreResult<StateCounts> {
     })
 }
 
+pub(super) fn group_limits(text: &str) -> StoreResult<GroupLimits> {
+    match text {
+        "" => Ok(GroupLimits::default()),
+        text => serde_json::from_str(text).map_err(|_| odd("the limits of a group", text)),
+    }
+}
+
 /// With the group's number, for the cursor.
 pub(super) fn group_view(one: &mut Items, common: &Common) -> StoreResult<(GroupView, u64)> {
     let id = one.name()?;
     let base_priority =
         i32::try_from(one.int()?).map_err(|_| odd("a base priority", "too large a number"))?;
-    let ceiling = |items: &mut Items| Ok::<_, StoreError>(items.maybe()?.map(|most| most as u32));
-    let ceilings = Ceilings {
-        starts_per_window: ceiling(one)?,
-        max_running: ceiling(one)?,
-    };
+    let limits = group_limits(&one.text()?)?;
     let (paused, held, active) = (one.flag()?, one.flag()?, one.flag()?);
     let counts = state_counts(one.items()?)?;
     let mut names = one.items()?;
@@ -413,7 +416,7 @@ pub(super) fn group_view(one: &mut Items, common: &Common) -> StoreResult<(Group
     let view = GroupView {
         id,
         base_priority,
-        ceilings,
+        limits,
         paused,
         held,
         active,

@@ -2,6 +2,7 @@
 
 use tidegate_core::bulk::views::Query;
 use tidegate_core::bulk::*;
+use tidegate_core::limits::quota::Limit;
 use tidegate_redis::Args;
 
 use super::{blob, settings};
@@ -131,14 +132,33 @@ pub(super) fn configure_group(p: &ConfigureGroupParams) -> Args {
         args.number(base_priority);
     });
     args.big(settings::step(p.base_priority.unwrap_or(0)));
-    args.flag(p.ceilings.is_some());
-    let ceilings = p.ceilings.clone().unwrap_or_default();
-    for ceiling in [ceilings.starts_per_window, ceilings.max_running] {
-        args.option(ceiling, |args, ceiling| {
-            args.number(ceiling);
-        });
+    args.flag(p.limits.is_some());
+    if let Some(limits) = &p.limits {
+        group_limits(&mut args, limits);
     }
     args
+}
+
+/// As text, and as the scripts use them.
+pub(super) fn group_limits(args: &mut Args, limits: &GroupLimits) {
+    let limit = |args: &mut Args, limit: &Limit| {
+        args.option(limit.rate, |args, rate| {
+            args.text(&rate.per_second().to_string());
+        });
+        args.option(limit.max_running, |args, most| {
+            args.number(most);
+        });
+    };
+    args.text(&match *limits == GroupLimits::default() {
+        true => String::new(),
+        false => serde_json::to_string(limits).expect("limits are plain values"),
+    });
+    limit(args, &limits.all);
+    args.number(limits.queues.len() as i64);
+    for (queue, of_queue) in &limits.queues {
+        args.text(queue.as_str());
+        limit(args, of_queue);
+    }
 }
 
 pub(super) fn query(query: &Query) -> Args {

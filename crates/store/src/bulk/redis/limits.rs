@@ -10,78 +10,51 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use redis::Cmd;
+use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::record::LimitsRecord;
-use tidegate_core::bulk::views::{LimitChange, LimitsView, Query, QueueView};
-use tidegate_core::bulk::{
-    CHANGES_KEPT, ConfigureLimitsParams, LimitSetting, MAX_QUEUES_SET, QueueLimits, Refusal, Set,
-};
+use tidegate_core::bulk::views::{LimitsView, Query, QueueView};
+use tidegate_core::bulk::{ConfigureLimitsParams, Refusal, Set};
 use tidegate_core::ids::QueueId;
-use tidegate_core::time::{Millis, Timestamp};
+use tidegate_core::time::Timestamp;
 use tidegate_redis::{Args, Failure, Items, Live, Request};
 
-use super::{GrantCall, Shared, eval, scripts};
+use super::{GrantCall, Shared, eval, scripts, settings};
 use crate::StoreError;
 
 type StoreResult<T> = Result<T, StoreError>;
 
-/// A shard's knowledge of the limits set at run time.
+/// Limit: attempts to change limits that others change, too.
+const ATTEMPTS: u32 = 32;
+
+/// What a shard knows of limits.
 #[derive(Debug)]
 pub(super) struct StoredLimits {
     /// Raised with every change; 0 if no limit was ever set.
     version: u64,
     pub(super) record: LimitsRecord,
-    configured_rps: f64,
-    /// In effect.
-    adaptive: bool,
+    /// The settings of the store; none right after an import.
+    config: Option<BulkConfig>,
+    now: Timestamp,
 }
 
 impl StoredLimits {
     pub(super) fn read(items: &mut Items) -> StoreResult<Self> {
+        let corrupt = |error: String| StoreError::Corrupt(format!("the limits of the store: {error}"));
         let version = items.unsigned()?;
-        let global_rps = number(&items.text()?)?;
-        let adaptive = number(&items.text()?)?.map(|on| on > 0.0);
-        let queues = items.items()?.each(|one| -> Result<_, StoreError> {
-            let queue = one.name::<QueueId>()?;
-            let limits = QueueLimits {
-                rps: number(&one.text()?)?,
-                max_running: number(&one.text()?)?.map(|most| most as u32),
-            };
-            Ok((queue, limits))
-        })?;
-        let changes = items.items()?.each(|one| -> Result<_, StoreError> {
-            let (at, by, why, queue) = (one.time()?, one.text()?, one.text()?, one.text()?);
-            Ok(LimitChange {
-                at,
-                by,
-                why,
-                queue: QueueId::new(queue).ok(),
-                setting: setting(&one.text()?)?,
-                from: number(&one.text()?)?,
-                to: number(&one.text()?)?,
-            })
-        })?;
+        let record = match items.text()?.as_str() {
+            "" => LimitsRecord::default(),
+            text => serde_json::from_str(text).map_err(|error| corrupt(error.to_string()))?,
+        };
+        let config = match items.text()?.as_str() {
+            "" => None,
+            text => Some(settings::stored(text).map_err(corrupt)?),
+        };
         Ok(Self {
             version,
-            record: LimitsRecord {
-                global_rps,
-                adaptive,
-                queues: queues.into_iter().collect(),
-                changes,
-            },
-            configured_rps: rate(&items.text()?)?,
-            adaptive: number(&items.text()?)?.is_some_and(|on| on > 0.0),
+            record,
+            config,
+            now: items.time()?,
         })
-    }
-}
-
-fn setting(name: &str) -> StoreResult<LimitSetting> {
-    match name {
-        "rps" => Ok(LimitSetting::Rps),
-        "max_running" => Ok(LimitSetting::MaxRunning),
-        "adaptive" => Ok(LimitSetting::Adaptive),
-        other => Err(StoreError::Corrupt(format!(
-            "a script answered {other:?} as a limit"
-        ))),
     }
 }
 
@@ -106,53 +79,21 @@ fn rate(text: &str) -> StoreResult<f64> {
         .map_err(|_| StoreError::Corrupt(format!("a script answered {text:?} as a rate")))
 }
 
-fn number(text: &str) -> StoreResult<Option<f64>> {
-    match text {
-        "" => Ok(None),
-        text => rate(text).map(Some),
-    }
-}
-
-/// A record as the scripts and the stream encode it.
+/// A record as text, as shards keep it.
 pub(super) fn as_json(record: &LimitsRecord) -> StoreResult<String> {
     serde_json::to_string(record).map_err(|error| StoreError::Corrupt(error.to_string()))
 }
 
-fn encode(p: &ConfigureLimitsParams) -> Args {
-    fn text<T>(set: Set<T>, text: impl Fn(T) -> String) -> String {
-        match set {
-            Set::Keep => String::new(),
-            Set::To(value) => text(value),
-            Set::Reset => "reset".to_owned(),
-        }
-    }
-    let rate = |rps: f64| rps.to_string();
-    let mut args = Args::default();
-    args.big(CHANGES_KEPT as u64).big(MAX_QUEUES_SET as u64);
-    args.text(&text(p.global_rps, rate))
-        .text(&text(p.adaptive, |on| u8::from(on).to_string()))
-        .text(&p.by)
-        .text(&p.why);
-    for (queue, set) in &p.queues {
-        args.text(queue.as_str())
-            .text(&text(set.rps, rate))
-            .text(&text(set.max_running, |most| most.to_string()));
-    }
-    args
-}
-
 impl Shared {
+    /// The core decides, by what the first shard knows; the shard takes the new record unless there is another one by now.
     pub(super) async fn configure_limits(
         &self,
         p: &ConfigureLimitsParams,
     ) -> StoreResult<Result<(), Refusal>> {
-        if let Err(refusal) = p.check(self.config().backpressure.window()) {
-            return Ok(Err(refusal));
-        }
         let at_once = p
             .queues
             .iter()
-            .find(|(_, set)| matches!(set.max_running, Set::To(_)));
+            .find(|(_, set)| matches!(set.all.max_running, Set::To(_)));
         if let Some((queue, _)) = at_once
             && self.shards > 1
         {
@@ -161,22 +102,43 @@ impl Shared {
                 shards: self.shards,
             }));
         }
-        let mut items = self.call(0, &scripts::CONFIGURE_LIMITS, &encode(p)).await?;
-        if items.text()? != "ok" {
-            return Ok(Err(Refusal::TooManyQueues {
-                max: MAX_QUEUES_SET as u64,
-            }));
+        for _ in 0..ATTEMPTS {
+            let mut stored = self.stored_limits().await?;
+            let config = stored.config.take();
+            let config = config.unwrap_or_else(|| self.config().as_ref().clone());
+            let record = match stored.record.changed(&config, p, stored.now) {
+                Ok(record) => record,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            if record == stored.record {
+                self.share_limits(&stored).await?;
+                return Ok(Ok(()));
+            }
+            let mut args = Args::default();
+            args.big(stored.version)
+                .text(&as_json(&record)?)
+                .text(&settings::overrides(&record));
+            let mut items = self.call(0, &scripts::CONFIGURE_LIMITS, &args).await?;
+            if items.text()? == "ok" {
+                (stored.version, stored.record) = (stored.version + 1, record);
+                self.share_limits(&stored).await?;
+                return Ok(Ok(()));
+            }
         }
-        self.share_limits(&StoredLimits::read(&mut items.items()?)?)
-            .await?;
-        Ok(Ok(()))
+        Err(StoreError::Unavailable {
+            server: "the record of limits".to_owned(),
+            reason: "other processes change it all the time".to_owned(),
+        })
+    }
+
+    async fn stored_limits(&self) -> StoreResult<StoredLimits> {
+        StoredLimits::read(&mut self.look(0, &Query::Limits).await?)
     }
 
     /// Propagates the first shard's rates to the counter and the other shards. A change that did not reach all
     /// of them is repaired when a process connects.
     pub(super) async fn share_known_limits(&self) -> StoreResult<()> {
-        let mut items = self.look(0, &Query::Limits).await?;
-        self.share_limits(&StoredLimits::read(&mut items.items()?)?).await
+        self.share_limits(&self.stored_limits().await?).await
     }
 
     async fn share_limits(&self, stored: &StoredLimits) -> StoreResult<()> {
@@ -184,18 +146,17 @@ impl Shared {
             return Ok(());
         }
         // The counter first: a process woken by a shard's signal finds it raised.
-        let rates = LimitsRecord {
-            changes: Vec::new(),
-            ..stored.record.clone()
-        };
+        let overrides = settings::overrides(&stored.record);
         let call = RatesCall {
             key: self.keys.rate_limit(),
             version: stored.version,
-            record: as_json(&rates)?,
+            overrides: overrides.clone(),
         };
         self.servers.run(&call.key, &call).await?;
         let mut args = Args::default();
-        args.big(stored.version).text(&as_json(&stored.record)?);
+        args.big(stored.version)
+            .text(&as_json(&stored.record)?)
+            .text(&overrides);
         let others = (1..self.shards).map(|shard| self.call(shard, &scripts::ADOPT_LIMITS, &args).boxed());
         try_join_all(others.collect::<Vec<_>>()).await.map(drop)
     }
@@ -224,17 +185,9 @@ impl Shared {
     }
 
     pub(super) async fn limits(&self) -> StoreResult<LimitsView> {
-        let mut items = self.look(0, &Query::Limits).await?;
-        let stored = StoredLimits::read(&mut items.items()?)?;
-        Ok(LimitsView {
-            global_rps: stored.record.global_rps.unwrap_or(stored.configured_rps),
-            configured_global_rps: stored.configured_rps,
-            limit_per_window: items.unsigned()?,
-            window_ms: Millis(items.unsigned()?),
-            adaptive: stored.adaptive,
-            queues: stored.record.queues.into_iter().collect(),
-            changes: stored.record.changes,
-        })
+        let stored = self.stored_limits().await?;
+        let config = stored.config.unwrap_or_else(|| self.config().as_ref().clone());
+        Ok(stored.record.view(&config))
     }
 
     /// In order of name. Each shard finds out what the downstream sustains of its own calls.
@@ -290,14 +243,14 @@ fn add(whole: &mut QueueView, one: &QueueView) {
 struct RatesCall {
     key: String,
     version: u64,
-    record: String,
+    overrides: String,
 }
 
 #[async_trait]
 impl Request for RatesCall {
     fn command(&self, _: &Live, _: bool) -> Cmd {
         let mut command = eval(&scripts::ADOPT_RATES, &self.key);
-        command.arg(self.version).arg(&self.record);
+        command.arg(self.version).arg(&self.overrides);
         command
     }
 

@@ -51,7 +51,7 @@ use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
 /// The version of the key layout. A store with another version is rejected.
-const SCHEMA: u32 = 3;
+const SCHEMA: u32 = 4;
 
 /// Limit: shards of one store; each lease calls all of them.
 pub const MAX_SHARDS: u32 = 64;
@@ -367,14 +367,16 @@ impl Request for GrantCall<'_> {
             .arg(self.shared.caller.time())
             .arg(self.starts)
             .arg(self.window);
-        command.arg(pressure.window().0).arg(pressure.global_rps);
+        command
+            .arg(pressure.window().0)
+            .arg(pressure.global_rps.per_second());
         command
             .arg(&live.run_id)
             .arg(self.shared.latest())
             .arg(self.queue);
-        let own = config.queues.get(self.queue).and_then(|queue| queue.rps);
+        let own = config.queues.get(self.queue).and_then(|queue| queue.rate);
         match own {
-            Some(rps) => command.arg(rps),
+            Some(rate) => command.arg(rate.per_second()),
             None => command.arg(""),
         };
         command.arg(self.shared.known.ready_in_other_queues(self.queue));

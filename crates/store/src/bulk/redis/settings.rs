@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 use tidegate_core::bulk::config::{BulkConfig, FairPolicy, Hold, JobTypeConfig};
+use tidegate_core::bulk::record::LimitsRecord;
 use tidegate_core::bulk::{default_queue, policy};
+use tidegate_core::limits::quota::{Limit, Quota};
 use tidegate_core::time::Millis;
 
 use super::stored_settings::Difference;
@@ -28,6 +30,39 @@ fn kind(config: &BulkConfig, settings: &JobTypeConfig) -> Value {
     })
 }
 
+/// The limits of a queue. What is absent is left out: the scripts treat null as a value.
+fn queue(rate: Option<Quota>, max_running: Option<u32>, per_group: Limit) -> Value {
+    let rps = |rate: Option<Quota>| rate.map(|rate| Value::from(rate.per_second()));
+    let fields = [
+        ("rps", rps(rate)),
+        ("running", max_running.map(Value::from)),
+        ("grps", rps(per_group.rate)),
+        ("grun", per_group.max_running.map(Value::from)),
+    ];
+    let present = fields
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(present.collect())
+}
+
+/// What limits set at run time override, as JSON.
+pub(super) fn overrides(limits: &LimitsRecord) -> String {
+    let queues: Map<String, Value> = limits
+        .queues
+        .iter()
+        .map(|(name, set)| (name.to_string(), queue(set.rate, set.max_running, set.per_group)))
+        .collect();
+    let mut all = Map::new();
+    if let Some(rate) = limits.global_rps {
+        all.insert("rps".to_owned(), rate.per_second().into());
+    }
+    if let Some(adaptive) = limits.adaptive {
+        all.insert("adaptive".to_owned(), adaptive.into());
+    }
+    all.insert("queues".to_owned(), Value::Object(queues));
+    Value::Object(all).to_string()
+}
+
 /// As JSON.
 pub(super) fn for_scripts(config: &BulkConfig) -> String {
     let (fair, pressure) = (&config.fair_queue, &config.backpressure);
@@ -41,16 +76,8 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         .queues
         .iter()
         .map(|(name, settings)| {
-            let settings = json!({
-                "rps": settings.rps,
-                "running": settings.max_running,
-            });
-            // Absent, not null: the scripts treat null as a value.
-            let Value::Object(mut settings) = settings else {
-                unreachable!("an object was made")
-            };
-            settings.retain(|_, value| !value.is_null());
-            (name.to_string(), Value::Object(settings))
+            let limits = queue(settings.rate, settings.max_running, settings.per_group);
+            (name.to_string(), limits)
         })
         .collect();
     json!({
@@ -77,7 +104,7 @@ pub(super) fn for_scripts(config: &BulkConfig) -> String {
         "jobs_max_group": keep.finished_jobs_max_per_group.min(MAX_NUMBER),
         "batch_age": ms(keep.finished_batch_ms),
         "batches_max": keep.finished_batches_max.min(MAX_NUMBER),
-        "rps": pressure.global_rps,
+        "rps": pressure.global_rps.per_second(),
         "kind": kind(config, &JobTypeConfig::default()),
         "kinds": kinds,
         "queues": queues,
@@ -158,11 +185,11 @@ mod tests {
     fn differences_name_the_fields_of_the_file_and_both_values() {
         let here = BulkConfig::default();
         let mut there = BulkConfig::default();
-        there.backpressure.global_rps = 20.0;
+        there.backpressure.global_rps = 20.0.into();
         there.fair_queue.alpha = 0.1 + 0.2;
         there.worker_pool.worker_count = 99;
         let mail = QueueConfig {
-            rps: Some(0.5),
+            rate: Some("30/min".parse().unwrap()),
             ..QueueConfig::default()
         };
         there.queues.insert(QueueId::new("mail").unwrap(), mail);
@@ -174,9 +201,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                "backpressure.global_rps is 20 in the store and 10000 here",
+                "backpressure.global_rps is \"20/s\" in the store and \"10000/s\" here",
                 "fair_queue.alpha is 0.30000000000000004 in the store and 10000 here",
-                "queues.mail.rps is 0.5 in the store and not set here",
+                "queues.mail.rate is \"30/min\" in the store and not set here",
             ]
         );
         assert_eq!(differences(&here, &here), []);

@@ -475,13 +475,15 @@ impl Shared {
         }))
     }
 
-    async fn configure_group(&self, p: ConfigureGroupParams) -> StoreResult<Result<(), Refusal>> {
+    async fn configure_group(&self, mut p: ConfigureGroupParams) -> StoreResult<Result<(), Refusal>> {
         if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
             return Ok(Err(refusal));
         }
-        if let Some(Err(refusal)) = p.ceilings.as_ref().map(Ceilings::check) {
-            return Ok(Err(refusal));
-        }
+        let window = self.config().backpressure.window();
+        p.limits = match p.limits.map(|limits| limits.checked(window)).transpose() {
+            Ok(limits) => limits,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
         let args = encode::configure_group(&p);
         let items = self.of_group(&scripts::CONFIGURE_GROUP, &p.group, &args).await?;
         plain(items, &p.group, None)

@@ -1,7 +1,9 @@
 //! Why a job is not running: the facts of its shard, and of the window that all shards share.
 
 use tidegate_core::bulk::views::Why;
-use tidegate_core::bulk::why::{GroupFacts, QueueFacts, WhyFacts, WindowFacts, nothing, why};
+use tidegate_core::bulk::why::{
+    GroupFacts, OwnFacts, QueueFacts, RateFacts, WhyFacts, WindowFacts, nothing, why,
+};
 use tidegate_redis::{Items, time};
 
 use super::Shared;
@@ -46,6 +48,18 @@ impl Shared {
     }
 }
 
+fn own(items: &mut Items) -> StoreResult<OwnFacts> {
+    let (started, ready, running) = (items.unsigned()?, items.unsigned()?, items.unsigned()?);
+    let (allowed, most, until) = (items.maybe()?, items.unsigned()?, items.time()?);
+    Ok(OwnFacts {
+        started,
+        ready,
+        running,
+        rate: allowed.map(|allowed| RateFacts { allowed, most, until }),
+        max_running: items.maybe()?,
+    })
+}
+
 fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts> {
     let state = decode::state(state)?;
     let queue = items.name()?;
@@ -61,24 +75,22 @@ fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts>
         delayed: is_delayed.then_some((at, reason)),
         ahead: items.unsigned()?,
         group: GroupFacts {
-            started: items.unsigned()?,
-            ready: items.unsigned()?,
-            running: items.unsigned()?,
-            starts_per_window: items.maybe()?,
-            max_running: items.maybe()?,
-            held: items.flag()?,
+            all: own(&mut items.items()?)?,
+            in_queue: own(&mut items.items()?)?,
             share: common.per_group_limit,
             share_is_strict: items.flag()?,
         },
         window: WindowFacts {
             length: common.window,
             ends: common.window_ends,
+            until: items.time()?,
             limit: items.unsigned()?,
             room: items.unsigned()?,
             ready: items.unsigned()?,
         },
         of_queue: QueueFacts {
             limit: items.unsigned()?,
+            until: items.time()?,
             started: items.unsigned()?,
             ready: items.unsigned()?,
             ready_max: items.unsigned()?,

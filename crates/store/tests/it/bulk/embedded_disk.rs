@@ -127,7 +127,7 @@ async fn what_was_answered_survives_a_power_cut() {
 async fn a_lease_lost_in_a_power_cut_is_refused_later_and_its_window_is_spent() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 10.0;
+    config.backpressure.global_rps = 10.0.into();
     let store = on_with(&disk, &clock, config.clone());
     enqueue(&store, (0..20).map(|n| job(n, "x")).collect())
         .await
@@ -250,7 +250,7 @@ async fn a_failed_write_poisons_too() {
 async fn time_goes_on_from_where_it_was_when_the_clock_is_behind_after_a_restart() {
     let (disk, clock) = (MemoryDisk::default(), clock());
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 5.0;
+    config.backpressure.global_rps = 5.0.into();
     let store = on_with(&disk, &clock, config.clone());
     enqueue(&store, (0..20).map(|n| job(n, "x")).collect())
         .await

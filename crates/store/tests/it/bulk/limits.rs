@@ -11,6 +11,7 @@ use tidegate_core::bulk::{
 };
 use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{GroupId, JobId, JobType, Owner, QueueId};
+use tidegate_core::limits::quota::Quota;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_durable::memory_disk::MemoryDisk;
 use tidegate_store::bulk::{
@@ -28,7 +29,7 @@ fn clock() -> Arc<ManualClock> {
 
 fn config(rps: f64) -> BulkConfig {
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = rps;
+    config.backpressure.global_rps = rps.into();
     config
 }
 
@@ -71,12 +72,12 @@ async fn fill(store: &dyn BulkStore) {
     }
 }
 
-async fn set(store: &dyn BulkStore, global_rps: Set<f64>, queues: Vec<(QueueId, Set<f64>)>) {
+async fn set(store: &dyn BulkStore, rate: Set<f64>, queues: Vec<(QueueId, Set<f64>)>) {
     let params = ConfigureLimitsParams {
-        global_rps,
+        global_rps: rate.map(Quota::from),
         queues: queues
             .into_iter()
-            .map(|(queue, rps)| (queue, SetQueueLimits::rps(rps)))
+            .map(|(queue, rps)| (queue, SetQueueLimits::rate(rps.map(Quota::from))))
             .collect(),
         by: "Ada".to_owned(),
         why: "a test".to_owned(),
@@ -121,7 +122,7 @@ async fn a_power_cut_keeps_what_was_set_and_why() {
     let store = on_disk(&disk.after_power_cut(0), 20.0, &clock);
     let after = limits(&store).await;
     let expected = LimitsView {
-        configured_global_rps: 20.0,
+        configured_global_rps: 20.0.into(),
         ..before
     };
     assert_eq!(after, expected);
@@ -171,11 +172,14 @@ async fn who_connects_later_does_not_undo_what_was_set() {
         let rates: Vec<_> = seen
             .queues
             .iter()
-            .map(|(queue, limits)| (queue.clone(), limits.rps))
+            .map(|(queue, limits)| (queue.clone(), limits.rate))
             .collect();
         assert_eq!(
             rates,
-            [(queue("default"), Some(3.0)), (queue("mail"), Some(0.1 + 0.2))]
+            [
+                (queue("default"), Some(3.0.into())),
+                (queue("mail"), Some((0.1 + 0.2).into()))
+            ]
         );
 
         let other = RedisBulkStore::open(options.clone()).await.unwrap();
@@ -201,7 +205,7 @@ async fn who_connects_later_does_not_undo_what_was_set() {
         clock.advance(Millis(1_000));
         // A store with several shards grants by the configuration of the calling process.
         assert_eq!(take(&other, 100).await, 20);
-        assert_eq!(limits(&store).await.configured_global_rps, 20.0);
+        assert_eq!(limits(&store).await.configured_global_rps, 20.0.into());
     }
 }
 

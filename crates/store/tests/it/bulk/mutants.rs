@@ -179,7 +179,8 @@ struct RunsOverTheLimit;
 
 impl Fault for RunsOverTheLimit {
     fn config(&mut self, config: &mut BulkConfig) {
-        config.backpressure.global_rps *= 2.0;
+        let rate = config.backpressure.global_rps.per_second() * 2.0;
+        config.backpressure.global_rps = rate.into();
     }
 }
 

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tidegate_core::bulk::views::{Query, View};
 use tidegate_core::bulk::*;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner};
+use tidegate_core::limits::quota::Limit;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::bulk::{BulkStore, BulkStoreExt, RedisBulkOptions, RedisBulkStore};
 use tidegate_testkit::servers::RedisCluster;
@@ -61,14 +62,14 @@ async fn every_key_of_a_shard_is_in_one_slot() {
             jobs: jobs(20),
         };
         store.call(params).await.unwrap().unwrap();
-        let ceilings = Some(Ceilings {
-            starts_per_window: Some(3),
-            max_running: None,
+        let limits = Some(GroupLimits {
+            all: Limit::rate(3.0),
+            queues: [(default_queue(), Limit::rate(2.0))].into(),
         });
         let configure = ConfigureGroupParams {
             group,
             base_priority: None,
-            ceilings,
+            limits,
         };
         store.call(configure).await.unwrap().unwrap();
     }
@@ -115,8 +116,8 @@ async fn every_key_of_a_shard_is_in_one_slot() {
     store.call(claim).await.unwrap();
 
     let limits = ConfigureLimitsParams {
-        global_rps: Set::To(5_000.0),
-        queues: vec![(default_queue(), SetQueueLimits::rps(Set::To(4_000.0)))],
+        global_rps: Set::To(5_000.0.into()),
+        queues: vec![(default_queue(), SetQueueLimits::rate(Set::To(4_000.0.into())))],
         ..ConfigureLimitsParams::default()
     };
     store.call(limits).await.unwrap().unwrap();

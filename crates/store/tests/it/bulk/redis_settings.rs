@@ -25,7 +25,7 @@ static STORES: AtomicU64 = AtomicU64::new(0);
 
 fn options(shards: u32, rps: f64) -> RedisBulkOptions {
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = rps;
+    config.backpressure.global_rps = rps.into();
     RedisBulkOptions {
         prefix: format!("settings-{}:", STORES.fetch_add(1, Ordering::Relaxed)),
         shards,
@@ -43,7 +43,7 @@ fn with(options: &RedisBulkOptions, change: impl FnOnce(&mut BulkConfig)) -> Red
 
 async fn limit(store: &RedisBulkStore) -> f64 {
     match store.call(Query::Limits).await.unwrap().unwrap() {
-        View::Limits(limits) => limits.global_rps,
+        View::Limits(limits) => limits.global_rps.per_second(),
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +59,7 @@ async fn a_process_with_other_settings_is_refused_and_changes_nothing() {
         });
         let refused = RedisBulkStore::open(other).await.unwrap_err().to_string();
         for part in [
-            "backpressure.global_rps is 20 in the store and 10000 here",
+            "backpressure.global_rps is \"20/s\" in the store and \"10000/s\" here",
             "retention.finished_jobs_max is 200000 in the store and 7 here",
             "redis.follow_settings = true",
             "tidegate config apply",
@@ -95,7 +95,7 @@ async fn a_process_may_follow_the_settings_of_the_store() {
     let config = second.config();
     assert_eq!(
         (config.backpressure.global_rps, config.worker_pool.worker_count),
-        (20.0, 3)
+        (20.0.into(), 3)
     );
     // Its handlers would poll a queue that never gets their jobs.
     let elsewhere = follows(|config| {
@@ -118,11 +118,11 @@ async fn a_command_replaces_the_settings_and_the_store_remembers_it() {
         let twenty = options(shards, 20.0);
         assert_eq!(RedisBulkStore::settings_of(&twenty).await.unwrap(), None);
         let first = RedisBulkStore::open(twenty.clone()).await.unwrap();
-        let five = with(&twenty, |config| config.backpressure.global_rps = 5.0);
+        let five = with(&twenty, |config| config.backpressure.global_rps = 5.0.into());
         let fields = vec![Difference {
             field: "backpressure.global_rps".to_owned(),
-            stored: "20".to_owned(),
-            here: "5".to_owned(),
+            stored: "\"20/s\"".to_owned(),
+            here: "\"5/s\"".to_owned(),
         }];
         let changed = RedisBulkStore::replace_settings(five.clone(), "Ada", "it was too fast").await;
         assert_eq!(changed.unwrap(), fields);
@@ -130,7 +130,7 @@ async fn a_command_replaces_the_settings_and_the_store_remembers_it() {
         assert_eq!(again.unwrap(), []);
         assert_eq!(limit(&first).await, 5.0, "for every process, at once");
         let stored = RedisBulkStore::settings_of(&five).await.unwrap().unwrap();
-        assert_eq!(stored.config.backpressure.global_rps, 5.0);
+        assert_eq!(stored.config.backpressure.global_rps, 5.0.into());
         let change = SettingsChange {
             at: BEGIN,
             by: "Ada".to_owned(),
@@ -154,7 +154,7 @@ async fn a_running_process_goes_on_when_the_settings_change_and_redis_restarts()
         ..options(1, 20.0)
     };
     let running = RedisBulkStore::open(twenty.clone()).await.unwrap();
-    let five = with(&twenty, |config| config.backpressure.global_rps = 5.0);
+    let five = with(&twenty, |config| config.backpressure.global_rps = 5.0.into());
     RedisBulkStore::replace_settings(five, "Ada", "").await.unwrap();
     server.restart().unwrap();
     let seen = loop {
@@ -166,12 +166,12 @@ async fn a_running_process_goes_on_when_the_settings_change_and_redis_restarts()
     let View::Limits(limits) = seen else {
         panic!("{seen:?}")
     };
-    assert_eq!(limits.global_rps, 5.0);
+    assert_eq!(limits.global_rps, 5.0.into());
     assert!(
         limits
             .changes
             .iter()
-            .all(|change| change.setting != LimitSetting::Rps)
+            .all(|change| change.setting != LimitSetting::Rate)
     );
 }
 

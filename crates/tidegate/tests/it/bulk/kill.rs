@@ -33,7 +33,7 @@ const CHUNK: usize = 10;
 
 fn options(folder: &Path) -> Options {
     let mut config = BulkConfig::default();
-    config.backpressure.global_rps = 1e6;
+    config.backpressure.global_rps = 1e6.into();
     // The window in which a process ended counts as spent: a short one costs little time.
     config.backpressure.rate_limit_window_sec = 0.01;
     config.backpressure.default_backoff_ms = Millis(20);

@@ -31,7 +31,7 @@ async fn an_unavailable_server_of_a_cluster_costs_the_others_nothing() {
 
     let mut config = BulkConfig::default();
     // Slow enough that most jobs are unfinished when the server is killed, even if that takes long.
-    config.backpressure.global_rps = 30.0;
+    config.backpressure.global_rps = 30.0.into();
     config.backpressure.rate_limit_window_sec = 0.1;
     // Longer than a machine stalls, and shorter than the outage: outcomes that waited for the server would be late.
     config.worker_pool.job_timeout_ms = Millis(7_500);

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(150);
 fn options(url: &str) -> Options<Redis> {
     let mut config = BulkConfig::default();
     // Slow enough that a failure hits running and waiting jobs.
-    config.backpressure.global_rps = 100.0;
+    config.backpressure.global_rps = 100.0.into();
     config.backpressure.rate_limit_window_sec = 0.1;
     config.backpressure.default_backoff_ms = Millis(50);
     config.backpressure.max_backoff_ms = Millis(200);

@@ -54,7 +54,7 @@ pub(crate) fn options(url: &str) -> Options<Redis> {
 fn config(timeout: Millis) -> BulkConfig {
     let mut config = BulkConfig::default();
     config.backpressure.rate_limit_window_sec = WINDOW.as_secs_f64();
-    config.backpressure.global_rps = LIMIT as f64 / WINDOW.as_secs_f64();
+    config.backpressure.global_rps = (LIMIT as f64 / WINDOW.as_secs_f64()).into();
     config.backpressure.default_backoff_ms = Millis(50);
     config.backpressure.max_backoff_ms = Millis(200);
     config.worker_pool.worker_count = WORKERS;

@@ -9,7 +9,7 @@ use std::io::Write;
 use tidegate_core::bulk::record::{
     BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, StoredState,
 };
-use tidegate_core::bulk::{BatchCounts, BatchOptions, Ceilings, DelayReason, Fence, JobState};
+use tidegate_core::bulk::{BatchCounts, BatchOptions, DelayReason, Fence, JobState};
 use tidegate_core::time::Timestamp;
 use tidegate_redis::{Args, Items, time};
 
@@ -36,7 +36,7 @@ pub(super) async fn export(place: &Place<'_>, out: impl Write) -> StoreResult<Co
     }
     let mut writer = ExportWriter::new(out).map_err(unwritten)?;
     let mut items = place.call(0, &scripts::LIMITS, "", &Args::default()).await?;
-    let limits = StoredLimits::read(&mut items.items()?)?.record;
+    let limits = StoredLimits::read(&mut items)?.record;
     if !limits.is_empty() {
         writer.write(&Line::Limits(limits)).map_err(unwritten)?;
     }
@@ -239,17 +239,13 @@ fn group(one: &mut Items) -> StoreResult<(u64, GroupRecord)> {
     let base_priority =
         i32::try_from(one.int()?).map_err(|_| StoreError::Corrupt("a base priority is too large".into()))?;
     let paused = one.flag()?;
-    let ceiling = |items: &mut Items| Ok::<_, StoreError>(items.maybe()?.map(|most| most as u32));
-    let ceilings = Ceilings {
-        starts_per_window: ceiling(one)?,
-        max_running: ceiling(one)?,
-    };
+    let limits = decode::group_limits(&one.text()?)?;
     let record = GroupRecord {
         seq: GroupSeq(local),
         id,
         base_priority,
         paused,
-        ceilings,
+        limits,
         created_at: one.time()?,
     };
     Ok((local, record))

@@ -14,7 +14,7 @@ use tidegate_redis::{Args, Items};
 use super::{Place, StoreResult, without_facts};
 use crate::StoreError;
 use crate::bulk::redis::limits::as_json;
-use crate::bulk::redis::{Shared, blob, scripts, settings};
+use crate::bulk::redis::{Shared, blob, encode, scripts, settings};
 use crate::bulk::transfer::{Counts, ExportReader, Line};
 
 /// Limit: records and bytes per call.
@@ -105,10 +105,10 @@ impl Import<'_> {
 
     /// Every shard gets the rates set at run time.
     async fn limits(&mut self, limits: &LimitsRecord) -> StoreResult<()> {
-        let record = as_json(limits)?;
+        let (record, overrides) = (as_json(limits)?, settings::overrides(limits));
         for shard in 0..self.place.shards {
             let mut args = self.step(shard, "limits");
-            self.call(shard, args.text(&record)).await?;
+            self.call(shard, args.text(&record).text(&overrides)).await?;
         }
         Ok(())
     }
@@ -197,11 +197,7 @@ impl Import<'_> {
         args.number(group.base_priority)
             .big(settings::step(group.base_priority));
         args.flag(group.paused);
-        for ceiling in [group.ceilings.starts_per_window, group.ceilings.max_running] {
-            args.option(ceiling, |args, most| {
-                args.number(most);
-            });
-        }
+        encode::group_limits(args, &group.limits);
         args.big(group.created_at.0);
         Ok(shard)
     }

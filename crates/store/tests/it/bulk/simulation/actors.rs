@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use tidegate_core::bulk::views::{BatchView, Query, View};
 use tidegate_core::bulk::{
-    AdmitParams, BatchOptions, CancelParams, Ceilings, ClaimAggregationParams, ConfigureGroupParams,
+    AdmitParams, BatchOptions, CancelParams, ClaimAggregationParams, ConfigureGroupParams,
     ConfirmCompletionParams, DropFinishedParams, EnqueueParams, Enqueued, ExpireLeasesParams, ExtendParams,
-    FinishAggregationParams, JobOutcome, JobState, LeaseParams, NewJob, OpenBatchParams, Opened, PauseParams,
-    Priority, ReleaseDueParams, ResumeParams, Scope, SealBatchParams, SettleParams, Settlement,
+    FinishAggregationParams, GroupLimits, JobOutcome, JobState, LeaseParams, NewJob, OpenBatchParams, Opened,
+    PauseParams, Priority, ReleaseDueParams, ResumeParams, Scope, SealBatchParams, SettleParams, Settlement,
     SnapshotCongestionParams, Stop, ThrottleScope,
 };
 use tidegate_core::ids::{BatchId, JobId, Owner, QueueId};
@@ -167,9 +167,9 @@ impl Simulation {
         let answer = self.runtime.block_on(self.store.lease(params));
         self.trace.add(self.wall.0, &asked, &answer);
         let outcome = answer.unwrap_or_else(|error| panic!("the store failed: {error}"));
-        let (window, limit) = (self.profile.config.backpressure.window(), self.limit());
         for job in &outcome.jobs {
-            self.oracle.leased(job, self.profile.lease_time(), window, limit);
+            let allowed = self.allowed(job, &queue);
+            self.oracle.leased(job, self.profile.lease_time(), &allowed);
             let admitted_before = self
                 .ready
                 .as_mut()
@@ -372,16 +372,18 @@ impl Simulation {
                 self.oracle.disordered.insert(index);
             }
             8 => {
-                let ceilings = Ceilings {
-                    starts_per_window: self.rng.percent(50).then(|| self.rng.between(1, 5) as u32),
-                    max_running: self.rng.percent(50).then(|| self.rng.between(1, 5) as u32),
+                let queues = self.profile.queues();
+                let limits = GroupLimits {
+                    all: self.a_limit(),
+                    queues: queues.into_iter().map(|queue| (queue, self.a_limit())).collect(),
                 };
                 let group = self.group(index);
                 let _ = self.risky(ConfigureGroupParams {
                     group,
                     base_priority: None,
-                    ceilings: Some(ceilings),
+                    limits: Some(limits),
                 });
+                self.read_group_limits(index);
             }
             _ => self.replay(index),
         }
@@ -421,13 +423,15 @@ impl Simulation {
             let _ = self.sure(ResumeParams {
                 scope: Scope::Group(group.clone()),
             });
-            let none = Some(Ceilings::default());
+            let none = Some(GroupLimits::default());
             let _ = self.sure(ConfigureGroupParams {
                 group,
                 base_priority: None,
-                ceilings: none,
+                limits: none,
             });
+            self.read_group_limits(index);
         }
+        self.reset_limits();
         for ((index, batch), _) in self.oracle.accepted.clone() {
             let group = self.group(index);
             let _ = self.sure(ResumeParams {

@@ -16,6 +16,7 @@ mod profile;
 mod rates;
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairness::FairShares;
@@ -23,7 +24,7 @@ use oracle::Oracle;
 use profile::Profile;
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{BulkStats, GroupView, LimitsView, Query, View};
-use tidegate_core::bulk::{LeaseRef, Transition};
+use tidegate_core::bulk::{GroupLimits, LeaseRef, Transition};
 use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::GroupId;
 use tidegate_core::rng::Rng;
@@ -84,6 +85,8 @@ struct Simulation {
     crashes: u64,
     /// The limits as last read; none before the first read.
     limits: Option<LimitsView>,
+    /// Those of groups, as last read.
+    group_limits: HashMap<u64, GroupLimits>,
 }
 
 impl Simulation {
@@ -132,6 +135,7 @@ impl Simulation {
             old_leases: Vec::new(),
             crashes: 0,
             limits: None,
+            group_limits: HashMap::new(),
         }
     }
 

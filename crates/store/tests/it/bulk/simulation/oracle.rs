@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidegate_core::bulk::{Fence, JobOutcome, JobSeq, LeaseRef, Priority, Settled};
-use tidegate_core::ids::{BatchId, JobId, JobType};
+use tidegate_core::ids::{BatchId, JobId, JobType, QueueId};
+use tidegate_core::limits::quota::Limit;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::bulk::{DeadJob, LeasedJob};
 
@@ -43,9 +44,9 @@ pub(super) struct Oracle {
     pub(super) jobs: BTreeMap<JobSeq, Known>,
     by_id: HashMap<(u64, JobId), JobSeq>,
     /// Starts by window, over the whole history, crashes included.
-    starts: HashMap<u64, u64>,
-    /// The window in which each lease started.
-    windows: HashMap<LeaseRef, u64>,
+    starts: HashMap<(Whose, u64), u64>,
+    /// The window in which each lease started, and whose starts it counts for.
+    windows: HashMap<LeaseRef, (u64, Vec<Whose>)>,
     last_fence: Fence,
     completed: BTreeSet<(u64, BatchId)>,
     pub(super) decided: BTreeSet<(u64, BatchId)>,
@@ -57,6 +58,22 @@ pub(super) struct Oracle {
     /// Groups in which a paused batch changed the order of first starts.
     pub(super) disordered: BTreeSet<u64>,
     pub(super) starts_in_all: u64,
+}
+
+/// Whose limit it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Whose {
+    All,
+    Queue(QueueId),
+    Group(u64),
+    /// A group in a queue.
+    Pair(u64, QueueId),
+}
+
+/// The limits that hold for a start.
+pub(super) struct Allowed {
+    pub(super) window: Millis,
+    pub(super) limits: Vec<(Whose, Limit)>,
 }
 
 /// What the oracle learns of an accepted job.
@@ -112,7 +129,7 @@ impl Oracle {
     }
 
     /// One lease: of a waiting job, with the highest fence, within the limit, in order.
-    pub(super) fn leased(&mut self, job: &LeasedJob, lease_time: Millis, window: Millis, limit: u64) {
+    pub(super) fn leased(&mut self, job: &LeasedJob, lease_time: Millis, allowed: &Allowed) {
         let LeaseRef { job: seq, fence } = job.leased.lease;
         let at = job.leased.deadline - lease_time;
         assert!(
@@ -122,14 +139,7 @@ impl Oracle {
         );
         self.last_fence = fence;
 
-        let number = at.0 / window.0;
-        self.windows.insert(job.leased.lease, number);
-        let starts = self.starts.entry(number).or_default();
-        *starts += 1;
-        assert!(
-            *starts <= limit,
-            "{starts} starts in one window at {at:?}; the limit is {limit}"
-        );
+        self.check_limits(job, at, allowed);
         self.starts_in_all += 1;
 
         let known = self
@@ -160,6 +170,34 @@ impl Oracle {
             let known = known.clone();
             self.check_order(seq, &known);
         }
+    }
+
+    /// No limit is exceeded: of the whole system, the queue, the group, and the group in the queue.
+    fn check_limits(&mut self, job: &LeasedJob, at: Timestamp, allowed: &Allowed) {
+        let number = at.0 / allowed.window.0;
+        let lease = job.leased.lease;
+        for (whose, limit) in &allowed.limits {
+            let starts = self.starts.entry((whose.clone(), number)).or_default();
+            *starts += 1;
+            let rate = limit
+                .rate
+                .map(|rate| rate.in_windows(allowed.window).allowed(number));
+            assert!(
+                rate.is_none_or(|rate| *starts <= rate),
+                "{starts} starts of {whose:?} in one window at {at:?}; the limit is {limit:?}, {rate:?} in this one"
+            );
+            let Some(most) = limit.max_running else { continue };
+            // Only those that surely run: a lease that was not answered may have ended.
+            let running = self.jobs.values().filter_map(|known| known.current);
+            let of_it = |lease: &LeaseRef| self.windows[lease].1.contains(whose);
+            let running = running.filter(|(other, end)| *end > at && of_it(other)).count();
+            assert!(
+                running < most as usize,
+                "{running} jobs of {whose:?} run at {at:?}, and one more starts; the limit is {most}"
+            );
+        }
+        let whose = allowed.limits.iter().map(|(whose, _)| whose.clone());
+        self.windows.insert(lease, (number, whose.collect()));
     }
 
     /// First starts of one group, queue and priority come in the order of enqueueing. (A type has one queue.)
@@ -207,8 +245,10 @@ impl Oracle {
         if settled == Settled::Released {
             // Only the store knows whether its window has ended: if so, the start counts, and the next one is checked
             // against a smaller count than need be.
-            let number = self.windows[&lease];
-            *self.starts.entry(number).or_default() -= 1;
+            let (number, whose) = &self.windows[&lease];
+            for whose in whose {
+                *self.starts.entry((whose.clone(), *number)).or_default() -= 1;
+            }
         }
         let complete = match settled {
             Settled::Completed { batch_complete } => {

@@ -2,6 +2,7 @@
 
 use tidegate_core::bulk::config::{BulkConfig, Hold, JobTypeConfig, QueueConfig};
 use tidegate_core::ids::{JobType, QueueId};
+use tidegate_core::limits::quota::Limit;
 use tidegate_core::rng::Rng;
 use tidegate_core::time::Millis;
 
@@ -11,7 +12,7 @@ pub(super) struct Profile {
     pub(super) config: BulkConfig,
     pub(super) groups: u64,
     pub(super) kinds: Vec<JobType>,
-    /// One queue and priority, no ceilings, nothing paused: fairness can be checked pick by pick.
+    /// One queue and priority, no limits of groups, nothing paused: fairness can be checked pick by pick.
     pub(super) plain: bool,
     /// Groups differ in weight.
     pub(super) weighted: bool,
@@ -26,7 +27,7 @@ impl Profile {
         let plain = rng.percent(40);
         let forgetful = rng.percent(20);
         let mut config = BulkConfig::default();
-        config.backpressure.global_rps = rng.between(2, 40) as f64;
+        config.backpressure.global_rps = (rng.between(2, 40) as f64).into();
         config.backpressure.rate_limit_window_sec = *rng.pick(&[1.0, 1.0, 0.5, 3.0]);
         config.backpressure.ready_queue_max_size = rng.between(1, 20) as u32;
         config.backpressure.default_backoff_ms = Millis(200);
@@ -60,7 +61,12 @@ impl Profile {
             config.queues.insert(
                 queue,
                 QueueConfig {
-                    rps: Some(3.0),
+                    rate: Some(3.0.into()),
+                    max_running: rng.percent(30).then(|| rng.between(2, 6) as u32),
+                    per_group: Limit {
+                        rate: rng.percent(30).then(|| "100/min".parse().expect("a rate")),
+                        max_running: rng.percent(30).then(|| rng.between(1, 4) as u32),
+                    },
                     ..Default::default()
                 },
             );

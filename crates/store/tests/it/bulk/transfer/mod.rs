@@ -265,7 +265,7 @@ async fn lines_stand_in_the_order_of_their_first_jobs() {
 async fn many_pages_move_whole_and_in_order() {
     let clock = at(BEGIN);
     let mut options = on_redis(1, &clock);
-    options.config.backpressure.global_rps = 100_000.0;
+    options.config.backpressure.global_rps = 100_000.0.into();
     let store = RedisBulkStore::open(options.clone()).await.unwrap();
     for n in 0..600 {
         enqueue(
@@ -333,7 +333,7 @@ async fn many_pages_move_whole_and_in_order() {
 async fn a_store_that_is_in_use_is_exported_well_formed() {
     let clock = at(BEGIN);
     let mut options = on_redis(2, &clock);
-    options.config.backpressure.global_rps = 100_000.0;
+    options.config.backpressure.global_rps = 100_000.0.into();
     let store = RedisBulkStore::open(options).await.unwrap();
     let work = async {
         for round in 0.. {
@@ -384,7 +384,7 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
 async fn a_bad_network_imports_nothing_twice() {
     let clock = at(BEGIN);
     let mut options = on_redis(2, &clock);
-    options.config.backpressure.global_rps = 100_000.0;
+    options.config.backpressure.global_rps = 100_000.0.into();
     let store = RedisBulkStore::open(options.clone()).await.unwrap();
     for n in 0..20 {
         let jobs = (0..300).map(|m| job(&format!("job-{m}"), "run")).collect();

@@ -7,6 +7,7 @@ use tidegate_core::bulk::config::{BulkConfig, Hold, JobTypeConfig};
 use tidegate_core::bulk::*;
 use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
+use tidegate_core::limits::quota::Limit;
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_store::bulk::{BulkStore, BulkStoreExt, LeasedJob};
 
@@ -19,7 +20,7 @@ pub(crate) const ODD: &str = "Größe {0}:*\n\u{0}'\"\\";
 pub(crate) fn config() -> BulkConfig {
     let mut config = BulkConfig::default();
     config.backpressure.hold = Hold::Job;
-    config.backpressure.global_rps = 40.0;
+    config.backpressure.global_rps = 40.0.into();
     for name in KINDS {
         let settings = JobTypeConfig {
             queue: Some(queue(name)),
@@ -218,7 +219,7 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     let weight = ConfigureGroupParams {
         group: group("busy"),
         base_priority: Some(-1_000_000),
-        ceilings: None,
+        limits: None,
     };
     store.call(weight).await.unwrap().unwrap();
     let expiring = NewJob {
@@ -248,7 +249,7 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     let outcome = store.call(CancelParams { scope, max: 2 }).await.unwrap().unwrap();
     assert!(outcome.more, "{outcome:?}");
 
-    // Parked in a paused batch; a paused group; a group with ceilings, one with settings only.
+    // Parked in a paused batch; a paused group; a group with limits, one with settings only.
     enqueue(
         store,
         "parked",
@@ -269,15 +270,19 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     .await;
     let scope = Scope::Group(group("stopped"));
     store.call(PauseParams { scope }).await.unwrap().unwrap();
-    for (of, starts_per_window, max_running) in [("ceilings", Some(3), Some(2)), ("idle", None, Some(9))] {
-        let ceilings = Some(Ceilings {
-            starts_per_window,
-            max_running,
+    let both = Limit {
+        rate: Some("190/min".parse().unwrap()),
+        max_running: Some(2),
+    };
+    for (of, all) in [("limited", both), ("idle", Limit::max_running(9))] {
+        let limits = Some(GroupLimits {
+            all,
+            queues: [(queue("rest"), both), (queue(ODD), Limit::rate(0.5))].into(),
         });
         let params = ConfigureGroupParams {
             group: group(of),
             base_priority: Some(1_500_000),
-            ceilings,
+            limits,
         };
         store.call(params).await.unwrap().unwrap();
     }
@@ -290,7 +295,7 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     ] {
         enqueue(
             store,
-            "ceilings",
+            "limited",
             None,
             vec![NewJob {
                 priority,
@@ -302,7 +307,7 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     let run_at = later(60_000);
     enqueue(
         store,
-        "ceilings",
+        "limited",
         None,
         vec![NewJob {
             run_at,
@@ -344,9 +349,12 @@ pub(crate) async fn fill(store: &dyn BulkStore, clock: &Arc<ManualClock>) {
     }
     // Rates set at run time; a window allows as many starts as before.
     let rates = ConfigureLimitsParams {
-        global_rps: Set::To(40.1 + 0.2),
+        global_rps: Set::To((40.1 + 0.2).into()),
         adaptive: Set::To(false),
-        queues: vec![(QueueId::new(ODD).unwrap(), SetQueueLimits::rps(Set::To(0.25)))],
+        queues: vec![(
+            QueueId::new(ODD).unwrap(),
+            SetQueueLimits::rate(Set::To("15/min".parse().unwrap())),
+        )],
         by: ODD.to_owned(),
         why: "to see that it moves".to_owned(),
     };
