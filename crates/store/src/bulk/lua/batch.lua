@@ -34,6 +34,7 @@ local function create_batch(g, id, threshold, keep, implicit, callback)
   M.batches = M.batches + 1
   call('HSET', K.batch_ids, int(g.seq) .. ':' .. id, seq)
   call('ZADD', names.batches(g.seq), seq, seq)
+  call('ZADD', K.batch_seqs, seq, seq)
   g.opens[#g.opens + 1] = seq
   return a
 end

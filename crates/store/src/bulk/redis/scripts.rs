@@ -32,10 +32,13 @@ library! {
     ADOPT_LIMITS: Write BEGIN "adopt_limits" after "rates" "enforce";
     REPLAY: Write BEGIN "replay";
     PURGE: Write BEGIN "purge" after "dropping";
+    CHANGE_JOBS: Write BEGIN "change_jobs" after "stale";
     DROP_FINISHED: Write BEGIN "drop_finished" after "dropping";
     SNAPSHOT_CONGESTION: Write BEGIN "snapshot_congestion";
     RESET_STATS: Write BEGIN "reset_stats";
-    QUERY: Read BEGIN "query";
+    QUERY: Read BEGIN "query" after "oldest";
+    JOBS: Read BEGIN "jobs";
+    BACKLOG: Read BEGIN "backlog" after "oldest";
     DEAD: Read BEGIN "dead";
     WHY: Read BEGIN "why";
     QUEUES: Read BEGIN "queues";
