@@ -182,7 +182,7 @@ pub async fn a_job_is_not_rescheduled_beyond_its_end(backend: &dyn Backend) {
     let at = expires_at - Millis(1);
     assert_eq!(q.change("A", "ends", reschedule(at)).await, Ok(JobState::Delayed));
     q.advance(60_000);
-    assert_eq!(q.release_due().await.expired, 0, "it was due before");
+    assert_eq!(q.release_due().await.expired, 1);
     assert_eq!(q.take(10).await, []);
 }
 

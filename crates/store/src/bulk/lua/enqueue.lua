@@ -136,7 +136,7 @@ for i = 1, count do
       M.queues[flow.l].dl = M.queues[flow.l].dl + 1
       zput(K.delayed, padded(seq), run)
       call('HSET', K.state, seq, struct.pack(STATE, DELAYED, NOWHERE, 0, 0, 0, 0, run, DELAY.SCHEDULED, 0, 0, 0)
-        .. NO_RUN)
+        .. runs.none)
       notify_timer = true
     else
       waiting = waiting + 1

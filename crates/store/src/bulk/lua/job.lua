@@ -45,10 +45,12 @@ local STATE = '>BBI2I2I2I7I7BBBI2'
 -- Of a running job: started, expires, batch, queue, priority, lengths of type, owner and progress, which follow; then the
 -- request that leased it.
 local LEASE = '>I7I7I5I2BI2I2I2'
--- Of any other: when the run began that completed it or 0, the length of its worker, which follows; then result or error.
-local RUN = '>I7I2'
-local NO_RUN
-resets[#resets + 1] = function() NO_RUN = struct.pack(RUN, 0, 0) end
+-- Runs: those that did not complete their job are recorded, see below. The state of a job that does not run begins, behind
+-- its fixed part, with the run that completed it: when it began or 0, the length of its worker, which follows.
+local runs = { COMPLETING = '>I7I2', FAILED = 1, RETRY = 2, THROTTLED = 3, LEASE_EXPIRED = 4 }
+resets[#resets + 1] = function()
+  runs.read, runs.changed, runs.none = {}, {}, struct.pack(runs.COMPLETING, 0, 0)
+end
 local function read_state(J, raw)
   local lifted, pos
   J.state, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death, lifted, J.pz, pos = struct.unpack(STATE, raw)
@@ -64,7 +66,7 @@ local function read_state(J, raw)
     J.req = string.sub(raw, pos + kindlen + ownerlen + progresslen)
   else
     local ownerlen
-    J.started, ownerlen, pos = struct.unpack(RUN, raw, pos)
+    J.started, ownerlen, pos = struct.unpack(runs.COMPLETING, raw, pos)
     J.owner = string.sub(raw, pos, pos + ownerlen - 1)
     J.text = string.sub(raw, pos + ownerlen)
   end
@@ -73,8 +75,8 @@ end
 local function state_of(J)
   local state = struct.pack(STATE, J.state, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
     (J.lifted and 1 or 0) + (J.doomed and 2 or 0), J.pz)
-  if J.state == COMPLETED then return state .. struct.pack(RUN, J.started, #J.owner) .. J.owner .. J.text end
-  if J.state ~= RUNNING then return state .. NO_RUN .. J.text end
+  if J.state == COMPLETED then return state .. struct.pack(runs.COMPLETING, J.started, #J.owner) .. J.owner .. J.text end
+  if J.state ~= RUNNING then return state .. runs.none .. J.text end
   -- The same for all leases of one call and batch.
   local last = last_lease
   if J.progress == '' and last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
@@ -237,15 +239,9 @@ local function finish(J, state, text)
   end
   return a, g
 end
-local DEATHS = {
-  [DIED.FAILED] = 'failed without a reason',
-  [DIED.ATTEMPTS] = 'attempts used up',
-  [DIED.EXPIRED] = 'expired before it could start',
-  [DIED.CANCELLED] = 'cancelled',
-}
 -- Ends a detached job without success; returns true if that completed its batch.
 local function die(J, reason, text)
-  if text == '' then text = DEATHS[reason] end
+  if text == '' then text = DIED[reason] end
   J.death = reason
   local a = finish(J, DEAD, text)
   zput(K.dead, dead_entry(J), 0)
@@ -257,8 +253,6 @@ local function die(J, reason, text)
 end
 -- The records of the runs of a job that did not complete it, the latest ten: number, began or 0, ended, how, length of the
 -- worker's name and of the error, which follow.
-local runs = { FAILED = 1, RETRY = 2, THROTTLED = 3, LEASE_EXPIRED = 4 }
-resets[#resets + 1] = function() runs.read, runs.changed = {}, {} end
 function runs.load(seqs)
   local missing = {}
   for _, seq in ipairs(seqs) do

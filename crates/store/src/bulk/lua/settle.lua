@@ -140,7 +140,7 @@ local function book_if_plain(i, at)
   keep_finished(p.g, text, now)
   plain_states[#plain_states + 1] = seq
   plain_states[#plain_states + 1] = completed_head .. string.sub(raw, 3, 15)  .. completed_tail
-    .. struct.pack(RUN, started, ownerlen) .. worker .. ARGV[at]
+    .. struct.pack(runs.COMPLETING, started, ownerlen) .. worker .. ARGV[at]
   plain_ended[#plain_ended + 1] = padded(seq)
   -- The same job a second time in this call is stale.
   jobs[seq], out[i] = false, { 'completed', 0 }
