@@ -77,6 +77,7 @@ fn operation(command: &Command) -> &'static str {
         Command::ConfigureGroup(_) => "configure_group",
         Command::Replay(_) => "replay",
         Command::Purge(_) => "purge",
+        Command::ChangeJobs(_) => "change_jobs",
         Command::ConfigureLimits(_) => "configure_limits",
         Command::DropFinished(_) => "drop_finished",
         Command::SnapshotCongestion(_) => "snapshot_congestion",
