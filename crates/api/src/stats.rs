@@ -76,6 +76,14 @@ pub struct Queue {
     pub started: u64,
     /// Jobs that wait for a worker.
     pub ready: u64,
+    /// The backlog: jobs that wait for their turn or for a worker.
+    pub waiting: u64,
+    /// Jobs that wait for a point in time.
+    pub delayed: u64,
+    /// When the service accepted the oldest of the jobs that go next: the first of each group, and if more than 300 groups wait
+    /// at a priority, of those that go next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_waiting_since: Option<Time>,
     /// Jobs that run.
     pub running: u64,
     /// How many jobs may run concurrently, over all processes; absent without a limit.

@@ -166,13 +166,23 @@ pub(crate) fn cursor_text(cursor: Cursor) -> String {
 }
 
 pub(crate) fn cursor(text: Option<&str>) -> ApiResult<Option<Cursor>> {
+    // Limit: the stores compare both halves of a cursor as doubles.
+    let exact = |number: &u128| (*number as u64) < 1 << 53 && number >> 64 < 1 << 53;
+    cursor_that(text, exact)
+}
+
+/// A cursor into the jobs of the whole store, which is a place and not a number.
+pub(crate) fn place(text: Option<&str>) -> ApiResult<Option<Cursor>> {
+    cursor_that(text, |_| true)
+}
+
+fn cursor_that(text: Option<&str>, fits: impl Fn(&u128) -> bool) -> ApiResult<Option<Cursor>> {
     let Some(text) = text else { return Ok(None) };
     let number = text
         .strip_prefix('c')
         .filter(|hex| !hex.starts_with('+'))
         .and_then(|hex| u128::from_str_radix(hex, 16).ok())
-        // Limit: the stores compare both halves of a cursor as doubles.
-        .filter(|number| (*number as u64) < 1 << 53 && number >> 64 < 1 << 53);
+        .filter(fits);
     match number {
         Some(number) => Ok(Some(Cursor(number))),
         None => {

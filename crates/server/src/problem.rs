@@ -58,6 +58,8 @@ kinds! {
     CANCELLED = CONFLICT "cancelled" "The batch is cancelled";
     BATCH_FINISHED = CONFLICT "batch_finished" "The batch is finished";
     NOT_DEAD = CONFLICT "not_dead" "The job is not dead";
+    WRONG_STATE = CONFLICT "wrong_state" "The job is in a state that does not allow this";
+    EXPIRES_BEFORE = CONFLICT "expires_before" "The job expires before it could start";
     REFRESH_HELD = CONFLICT "refresh_held" "The record cannot be refreshed yet";
     PASS_USED = CONFLICT "pass_used" "The pass was already redeemed";
     VISIT_ENDED = CONFLICT "visit_ended" "The visit has ended";
@@ -160,6 +162,8 @@ pub(crate) fn kind_of(refusal: &Refusal) -> Kind {
         Refusal::BatchFinished(_) => BATCH_FINISHED,
         Refusal::TooManyJobs { .. } => TOO_LARGE,
         Refusal::NotDead(_) => NOT_DEAD,
+        Refusal::WrongState { .. } => WRONG_STATE,
+        Refusal::ExpiresBefore { .. } => EXPIRES_BEFORE,
         Refusal::ClaimLost(_) | Refusal::ResultsKept(_) => CONFLICT,
         Refusal::CursorLost => CURSOR_LOST,
         Refusal::BasePriority(_)

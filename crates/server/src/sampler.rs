@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_api::{OldestWait, Queue, Sample, Stats, StoreBackend, StoreState, Workers};
-use tidegate_core::bulk::views::{BulkStats, Cursor, GroupView, LimitsView, Query, QueueView, View};
+use tidegate_core::bulk::views::{
+    BulkStats, Cursor, GroupView, LimitsView, Query, QueueBacklog, QueueView, View,
+};
 use tidegate_core::limits::start_rate::{StartCount, StartRate};
 use tidegate_core::time::Timestamp;
 use tidegate_store::StoreError;
@@ -53,6 +55,7 @@ pub(crate) struct Reading {
     pub(crate) at: Timestamp,
     pub(crate) stats: BulkStats,
     pub(crate) queues: Vec<QueueView>,
+    pub(crate) backlog: Vec<QueueBacklog>,
     pub(crate) limits: LimitsView,
 }
 
@@ -215,7 +218,11 @@ impl Sampler {
             throttles: stats.throttles,
             saved_spins: stats.saved_spins,
             oldest_wait: oldest(&seen.groups.complete),
-            queues: reading.queues.iter().map(|view| queue(app, view)).collect(),
+            queues: reading
+                .queues
+                .iter()
+                .map(|view| queue(app, view, &reading.backlog))
+                .collect(),
             store: StoreState {
                 backend: self.backend,
                 available: seen.unavailable_since.is_none(),
@@ -237,7 +244,9 @@ fn oldest(groups: &[GroupView]) -> Option<OldestWait> {
     })
 }
 
-fn queue(app: &App, view: &QueueView) -> Queue {
+fn queue(app: &App, view: &QueueView, backlog: &[QueueBacklog]) -> Queue {
+    // A queue of the configuration has none before its first job.
+    let backlog = backlog.iter().find(|backlog| backlog.queue == view.id);
     let (pull, target) = (app.queues.of(&view.id), app.targets.view(&view.id));
     Queue {
         id: view.id.as_str().to_owned(),
@@ -245,6 +254,9 @@ fn queue(app: &App, view: &QueueView) -> Queue {
         rps: view.rps,
         started: view.started,
         ready: view.ready,
+        waiting: backlog.map_or(0, |backlog| backlog.waiting),
+        delayed: backlog.map_or(0, |backlog| backlog.delayed),
+        oldest_waiting_since: backlog.and_then(|backlog| backlog.oldest_waiting_since).map(time),
         groups_waiting: view.groups_waiting,
         running: view.running,
         max_running: view.max_running,
@@ -272,18 +284,22 @@ fn until_next_sample(now: Timestamp) -> Duration {
 
 async fn collect(app: &App) -> ApiResult<Reading> {
     let store: &dyn BulkStore = &*app.store;
-    let (stats, queues, limits) = tokio::join!(
+    let (stats, queues, backlog, limits) = tokio::join!(
         within_timeout(store.call(Query::BulkStats)),
         within_timeout(store.call(Query::Queues)),
+        within_timeout(store.call(Query::Backlog)),
         within_timeout(store.call(Query::Limits)),
     );
-    match (stats??, queues??, limits??) {
-        (View::BulkStats(stats), View::Queues(queues), View::Limits(limits)) => Ok(Reading {
-            at: app.now(),
-            stats,
-            queues,
-            limits,
-        }),
+    match (stats??, queues??, backlog??, limits??) {
+        (View::BulkStats(stats), View::Queues(queues), View::Backlog(backlog), View::Limits(limits)) => {
+            Ok(Reading {
+                at: app.now(),
+                stats,
+                queues,
+                backlog,
+                limits,
+            })
+        }
         other => unreachable!("a query for statistics returned {other:?}"),
     }
 }

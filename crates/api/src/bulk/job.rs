@@ -181,6 +181,59 @@ pub struct RefusedJob {
     pub detail: String,
 }
 
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JobProgress {
+    /// From 0 to 100.
+    #[cfg_attr(feature = "openapi", schema(maximum = 100))]
+    pub percent: u8,
+    /// A short text; the service keeps 256 bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RunOutcome {
+    /// The run completed the job.
+    Completed,
+    /// The worker reported that the job can never succeed.
+    Failed,
+    /// The worker reported a failure that may pass.
+    Retry,
+    /// The downstream throttled the run.
+    Throttled,
+    /// The worker reported nothing before its lease ended.
+    LeaseExpired,
+}
+
+/// One run of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JobRun {
+    /// Counts the runs of the job from 1, across replays.
+    pub number: u32,
+    /// When the run started; absent if the service stopped before it wrote that down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When the run ended; absent while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Time>,
+    /// Who ran the job.
+    pub worker: String,
+    /// How the run ended; absent while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<RunOutcome>,
+    /// The error that the worker reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// A job with everything that the service keeps of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -210,6 +263,23 @@ pub struct Job {
     pub runs: u32,
     /// Runs that the downstream throttled.
     pub throttles: u32,
+    /// When the service accepted the job.
+    pub created_at: Time,
+    /// When the run under way or the last one started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// Who runs the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    /// How far the run under way is, as its worker reports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<JobProgress>,
+    /// Whether somebody cancelled the job while it runs: it does not start again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cancelled: bool,
+    /// The latest runs, at most ten, the oldest first. Released runs do not count.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<JobRun>,
     /// When a delayed job continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delayed_until: Option<Time>,

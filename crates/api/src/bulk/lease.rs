@@ -1,8 +1,11 @@
 //! The pull protocol for workers in any language: lease, extend, settle.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use super::JobProgress;
 use crate::{DeathReason, DelayReason, JobPriority, Time};
 
 /// A request for jobs.
@@ -111,6 +114,9 @@ pub struct Extend {
     /// The remaining time of each lease from now on, in milliseconds; at most a day.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 86400000))]
     pub duration_ms: u64,
+    /// How far the runs are, by lease. The service keeps the latest report while the job runs.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub progress: BTreeMap<String, JobProgress>,
 }
 
 /// The results of extending leases.

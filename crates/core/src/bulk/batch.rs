@@ -203,6 +203,7 @@ impl Bulk {
             cancel_cursor: NIL,
         }) as Slot;
         self.batch_slots.insert((group, record.id.clone()), slot);
+        self.batches_by_seq.insert(record.seq, slot);
         let entry = &mut self.groups[group as usize];
         entry.batches.push(slot);
         if !record.sealed {

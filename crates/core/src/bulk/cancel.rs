@@ -52,10 +52,17 @@ impl Bulk {
         }
     }
 
-    /// Whether its batch was cancelled since the job was accepted or replayed: it must not start again.
+    /// Whether it, or its batch, was cancelled since the job was accepted or replayed: it must not start again.
     pub(super) fn is_cancelled(&self, job: &Job) -> bool {
         let batch = &self.batches[job.batch as usize];
         batch.cancelled && job.fence < batch.cancel_fence
+            || !self.cancelled_jobs.is_empty() && self.was_cancelled_running(job)
+    }
+
+    /// Whether the job itself was cancelled while it ran.
+    fn was_cancelled_running(&self, job: &Job) -> bool {
+        let slot = self.find_job(job.fingerprint);
+        slot.is_some_and(|slot| self.cancelled_jobs.contains(&slot))
     }
 
     /// Continues pending cancellations, including those begun before a restart.

@@ -8,10 +8,13 @@ use std::fmt;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::change_jobs::ChangeJobsParams;
 use super::congestion::{Backoff, CongestionLevel};
+use super::job::JobState;
 use super::pair::ThrottleScope;
 use super::purge::PurgeParams;
 use super::refusal::{JobRefusal, Refusal};
+use super::run::Progress;
 use super::stats::ResetStatsParams;
 use super::views::{Query, View};
 use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
@@ -246,9 +249,26 @@ pub struct LeaseOutcome<J = Leased> {
     pub stop: Stop,
 }
 
+/// A lease to extend, and what its worker has to report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseExtension {
+    pub lease: LeaseRef,
+    /// The progress so far; what was reported before stays if absent.
+    pub progress: Option<Progress>,
+}
+
+impl From<LeaseRef> for LeaseExtension {
+    fn from(lease: LeaseRef) -> Self {
+        Self {
+            lease,
+            progress: None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtendParams {
-    pub leases: Vec<LeaseRef>,
+    pub leases: Vec<LeaseExtension>,
     /// Counted from now.
     pub by: Millis,
 }
@@ -582,6 +602,8 @@ transitions! {
     Replay(ReplayParams) -> Result<JobSeq, Refusal>,
     /// Deletes a dead job.
     Purge(PurgeParams) -> Result<(), Refusal>,
+    /// Cancels, starts early, reschedules or reprioritises single jobs of a group.
+    ChangeJobs(ChangeJobsParams) -> Vec<Result<JobState, Refusal>>,
     /// Changes limits at run time.
     ConfigureLimits(super::ConfigureLimitsParams) -> Result<(), Refusal>,
     /// Deletes finished data by age and count.

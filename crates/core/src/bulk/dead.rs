@@ -6,7 +6,7 @@
 use super::Bulk;
 use super::command::JobSeq;
 use super::list::Slot;
-use super::views::{Cursor, DeadFilter, DeadView, Page};
+use super::views::{Cursor, DeadFilter, FoundView, Page};
 use crate::time::Timestamp;
 
 /// Limit: dead jobs on one page, whatever the caller requested.
@@ -16,7 +16,7 @@ pub const MAX_PAGE: u32 = 1_000;
 pub const MAX_INSPECTIONS: u32 = 10_000;
 
 impl Bulk {
-    pub(super) fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<DeadView> {
+    pub(super) fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<FoundView> {
         let max = max.clamp(1, MAX_PAGE) as usize;
         let before = after.map_or((Timestamp(u64::MAX), JobSeq(u64::MAX)), Cursor::death);
         let mut dead = self.dead_jobs.range(..before).rev().peekable();
@@ -38,12 +38,12 @@ impl Bulk {
     }
 
     /// Returns None if the filter does not match the job.
-    fn dead_view(&self, filter: &DeadFilter, slot: Slot) -> Option<DeadView> {
+    fn dead_view(&self, filter: &DeadFilter, slot: Slot) -> Option<FoundView> {
         let job = &self.jobs[slot as usize];
         let batch = &self.batches[job.batch as usize];
         let group = &self.groups[batch.group as usize].id;
         let kind = &self.kinds[usize::from(job.kind)].name;
-        filter.matches(group, kind, job.death).then(|| DeadView {
+        filter.matches(group, kind, job.death).then(|| FoundView {
             group: group.clone(),
             job: self.job_view(slot),
         })

@@ -161,6 +161,8 @@ impl Bulk {
         match scheduled {
             Some(due) => {
                 self.delayed.insert((due, seq, slot));
+                let queue = self.kinds[usize::from(kind)].queue;
+                self.queues[usize::from(queue)].delayed += 1;
                 self.signals.timer = true;
             }
             None => self.push_fresh(slot),

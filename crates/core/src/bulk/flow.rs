@@ -73,6 +73,9 @@ pub(super) struct Queue {
     pub(super) ready: List<QUEUE>,
     /// Groups with unfinished jobs in it.
     pub(super) groups: u64,
+    /// Its unfinished jobs in any state, and the delayed ones of them.
+    pub(super) unfinished: u64,
+    pub(super) delayed: u64,
     /// Starts in the current window.
     pub(super) started: u64,
     /// Running jobs, and how many there may be.

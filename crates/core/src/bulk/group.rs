@@ -351,7 +351,9 @@ impl Bulk {
             queue.orders[priority as usize].recall(slot, tag);
             queue.groups += u64::from(comes);
         }
-        self.flows[slot as usize].unfinished += 1;
+        let flow = &mut self.flows[slot as usize];
+        flow.unfinished += 1;
+        self.queues[usize::from(flow.queue)].unfinished += 1;
     }
 
     /// Whether the group has unfinished jobs in this queue.
@@ -365,6 +367,7 @@ impl Bulk {
     pub(super) fn flow_loses(&mut self, slot: Slot) {
         let flow = &mut self.flows[slot as usize];
         flow.unfinished -= 1;
+        self.queues[usize::from(flow.queue)].unfinished -= 1;
         if flow.unfinished > 0 {
             return;
         }

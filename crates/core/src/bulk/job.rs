@@ -1,5 +1,7 @@
 //! The part of a job kept in memory: its position and its counters. Its id and payload are on disk.
 
+use std::fmt;
+
 use super::command::{DeathReason, DelayReason, Fence, JobSeq, Priority};
 use super::list::{Links, Slot};
 use crate::ids::{JobType, QueueId};
@@ -15,6 +17,19 @@ pub enum JobState {
     Delayed,
     Completed,
     Dead,
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            JobState::Waiting => "WAITING",
+            JobState::Ready => "READY",
+            JobState::Running => "RUNNING",
+            JobState::Delayed => "DELAYED",
+            JobState::Completed => "COMPLETED",
+            JobState::Dead => "DEAD",
+        })
+    }
 }
 
 impl JobState {

@@ -1,16 +1,17 @@
-//! lease and extend: leases a job to a worker, with a deadline, an owner and a fencing token.
+//! lease and extend: leases a job to a worker, with a deadline, an owner and a fencing token; extend also takes its progress.
 //!
 //! The rate is charged here and only here. Ready jobs go first. When there are too few, the next jobs in fair
 //! order skip the ready queue, so a worker never waits for a fetcher.
 
 use super::Bulk;
 use super::command::{
-    BatchStatus, ExtendParams, Extended, Fence, LeaseOutcome, LeaseParams, LeaseRef, Leased, Stop,
+    BatchStatus, ExtendParams, Extended, Fence, LeaseExtension, LeaseOutcome, LeaseParams, LeaseRef, Leased,
+    Stop,
 };
 use super::job::{JobState, Spot};
 use super::list::Slot;
 use super::pick::{Pick, Startable, inspections};
-use super::record::Change;
+use super::record::{Change, Progress};
 use crate::ids::Owner;
 use crate::time::Timestamp;
 
@@ -19,6 +20,15 @@ pub(super) struct LeaseEntry {
     pub(super) slot: Slot,
     pub(super) owner: Owner,
     pub(super) started_at: Timestamp,
+    /// What the worker reported last.
+    pub(super) progress: Option<Progress>,
+}
+
+impl LeaseEntry {
+    /// None for a lease of a process that ended.
+    pub(super) fn started(&self) -> Option<Timestamp> {
+        (self.started_at > Timestamp(0)).then_some(self.started_at)
+    }
 }
 
 impl Bulk {
@@ -143,6 +153,7 @@ impl Bulk {
                 slot,
                 owner: owner.clone(),
                 started_at: now,
+                progress: None,
             },
         );
         self.raise_status(batch, BatchStatus::Running);
@@ -169,10 +180,13 @@ impl Bulk {
 
     pub(super) fn extend(&mut self, p: ExtendParams, now: Timestamp) -> Vec<Extended> {
         let until = now + p.by;
-        let mut extend = |lease: LeaseRef| {
+        let mut extend = |LeaseExtension { lease, progress }: LeaseExtension| {
             let Some(slot) = self.current(lease) else {
                 return Extended::Stale;
             };
+            if let (Some(progress), Some(entry)) = (progress, self.leases.get_mut(&lease.job)) {
+                entry.progress = Some(progress.bounded());
+            }
             let deadline = &mut self.jobs[slot as usize].at;
             self.deadlines.remove(&(*deadline, lease.job));
             *deadline = until;

@@ -25,8 +25,10 @@
 
 mod admit;
 mod aggregate;
+pub mod backlog;
 mod batch;
 mod cancel;
+mod change_jobs;
 mod check;
 pub mod command;
 pub mod config;
@@ -40,6 +42,7 @@ mod lease;
 pub mod limiter;
 mod limits;
 mod list;
+pub mod listing;
 mod order;
 mod pair;
 mod pause;
@@ -55,6 +58,7 @@ mod remember;
 mod replay;
 pub mod restore;
 mod retain;
+pub mod run;
 mod settle;
 mod stats;
 mod store_settings;
@@ -66,11 +70,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use batch::Batch;
+pub use change_jobs::{ChangeJobsParams, JobCommand, JobCommandKind};
 pub use command::*;
 use flow::{Flow, Queue};
 use group::Group;
 pub use group::checked_base_priority;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::{HashMap, HashSet, HashTable};
 use job::{Job, Kind};
 pub use job::{JobState, default_queue};
 use lease::LeaseEntry;
@@ -86,6 +91,7 @@ pub use record::Change;
 use record::{BatchSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
 pub use retain::{DropFinishedOutcome, DropFinishedParams};
+pub use run::Progress;
 pub use settle::cut_error;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use slab::Slab;
@@ -130,6 +136,8 @@ pub struct Bulk {
     groups_by_seq: BTreeMap<GroupSeq, Slot>,
     batches: Slab<Batch>,
     batch_slots: HashMap<(Slot, BatchId), Slot>,
+    /// For listings: batches in order of creation.
+    batches_by_seq: BTreeMap<BatchSeq, Slot>,
     flows: Slab<Flow>,
     queues: Vec<Queue>,
     queue_slots: HashMap<QueueId, u16>,
@@ -141,6 +149,10 @@ pub struct Bulk {
     /// Leases by deadline.
     deadlines: BTreeSet<(Timestamp, JobSeq)>,
     leases: HashMap<JobSeq, LeaseEntry>,
+    /// How many runs of a job were recorded, of jobs with any.
+    runs: HashMap<Slot, u32>,
+    /// Jobs that were cancelled while they ran: none of them starts again.
+    cancelled_jobs: HashSet<Slot>,
     /// Unstarted jobs that expire.
     expiring: BTreeSet<(Timestamp, JobSeq, Slot)>,
     expiry: HashMap<Slot, Timestamp>,
@@ -192,6 +204,7 @@ impl Bulk {
             groups_by_seq: BTreeMap::new(),
             batches: Slab::new(),
             batch_slots: HashMap::new(),
+            batches_by_seq: BTreeMap::new(),
             flows: Slab::new(),
             queues: Vec::new(),
             queue_slots: HashMap::new(),
@@ -200,6 +213,8 @@ impl Bulk {
             delayed: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             leases: HashMap::new(),
+            runs: HashMap::new(),
+            cancelled_jobs: HashSet::new(),
             expiring: BTreeSet::new(),
             expiry: HashMap::new(),
             held_groups: BTreeSet::new(),
@@ -248,6 +263,7 @@ impl Bulk {
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p, now)),
             Command::Replay(p) => Outcome::Replay(self.replay(p, now)),
             Command::Purge(p) => Outcome::Purge(self.purge(p, now)),
+            Command::ChangeJobs(p) => Outcome::ChangeJobs(self.change_jobs(p, now)),
             Command::ConfigureLimits(p) => Outcome::ConfigureLimits(self.configure_limits(p, now)),
             Command::DropFinished(p) => Outcome::DropFinished(self.drop_finished(p, now)),
             Command::SnapshotCongestion(_) => Outcome::SnapshotCongestion(self.snapshot_congestion(now)),
@@ -339,6 +355,8 @@ impl Bulk {
             credits: Default::default(),
             ready: List::default(),
             groups: 0,
+            unfinished: 0,
+            delayed: 0,
             started: 0,
             running: 0,
             max_running: limits.max_running,

@@ -196,6 +196,8 @@ impl Bulk {
         let group = self.flows[flow as usize].group;
         if from == JobState::Delayed {
             self.uncongest(group, delay);
+            let queue = self.flows[flow as usize].queue;
+            self.queues[usize::from(queue)].delayed -= 1;
         }
         self.jobs[slot as usize].state = JobState::Waiting;
         self.shift(group, Some(from), Some(JobState::Waiting), now);

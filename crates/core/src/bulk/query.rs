@@ -32,7 +32,9 @@ impl Bulk {
             Query::LimitStatus(group) => View::LimitStatus(self.limit_status(&group)?),
             Query::WhyJob(group, job) => View::Why(self.why_job(self.find_job_of(&group, &job)?, now)),
             Query::WhyGroup(group) => View::Why(self.why_group(self.find_group(&group)?, now)),
+            Query::Jobs { filter, after, max } => View::Jobs(self.jobs_page(&filter, after, max)),
             Query::Queues => View::Queues(self.queue_views(now)),
+            Query::Backlog => View::Backlog(self.backlog()),
             Query::Limits => View::Limits(self.limits_view()),
             Query::Congestion(group) => View::Congestion(self.congestion_state(self.find_group(&group)?)),
             Query::CongestionSummary { after, max } => {
@@ -132,6 +134,12 @@ impl Bulk {
             max_attempts: kind.max_retries + 1,
             throttles: u32::from(job.throttles),
             delayed: (job.state == JobState::Delayed).then_some((job.at, job.delay)),
+            running: self.leases.get(&job.seq).map(|lease| RunningView {
+                started_at: lease.started(),
+                worker: lease.owner.clone(),
+                progress: lease.progress.clone(),
+                cancelled: self.cancelled_jobs.contains(&slot),
+            }),
             deadline: (job.state == JobState::Running).then_some(job.at),
             dead: (job.state == JobState::Dead).then_some(job.death),
             finished_at: job.state.is_finished().then_some(job.at),

@@ -13,7 +13,8 @@ use super::command::{
     Priority,
 };
 pub use super::limits::LimitsRecord;
-use crate::ids::{BatchId, GroupId, JobId, JobType};
+pub use super::run::{Progress, RUNS_KEPT, RunOutcome, RunRecord};
+use crate::ids::{BatchId, GroupId, JobId, JobType, Owner};
 use crate::time::Timestamp;
 
 /// The sequence number of a group in its store.
@@ -92,7 +93,15 @@ pub struct RememberedRecord {
 pub struct JobProgress {
     pub attempts: u16,
     pub throttles: u16,
+    /// Runs of which there is a [`RunRecord`], or was one before there were too many.
+    #[serde(default)]
+    pub runs: u32,
     pub fence: Fence,
+    /// Its priority, which may differ from that of its record.
+    pub priority: Priority,
+    /// It was cancelled while it ran: it does not start again.
+    #[serde(default)]
+    pub cancelled: bool,
     /// Whether the job's `expires_at` still applies; a replay lifts it.
     pub expires: bool,
     pub state: StoredState,
@@ -108,6 +117,10 @@ pub enum StoredState {
     },
     Completed {
         at: Timestamp,
+        /// The run that completed it.
+        #[serde(default)]
+        started_at: Option<Timestamp>,
+        worker: Owner,
         #[serde(with = "super::readable")]
         result: Bytes,
     },
@@ -131,6 +144,10 @@ pub enum Change {
     /// fencing tokens than before.
     AddLeases(Vec<LeaseRef>),
     DropJob(JobSeq),
+    /// A run has ended that did not complete the job.
+    AddRun(JobSeq, RunRecord),
+    /// The runs of a job that was dropped: so many were recorded.
+    DropRuns(JobSeq, u32),
     /// Jobs of an undecided batch that were dropped but are still duplicates.
     Remember(RememberedRecord),
     /// Records of such jobs that nobody needs any more.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::change_jobs::JobCommandKind;
+use super::job::JobState;
 use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
 use crate::time::Timestamp;
 
@@ -52,6 +54,14 @@ pub enum Refusal {
     TextTooLong { what: String, len: u64, max: u64 },
     #[error("job {0:?} is not dead: only dead jobs are replayed or purged")]
     NotDead(JobId),
+    #[error("job {job:?} is {state}: it cannot be {command}; {}", JobCommandKind::possible(*.state))]
+    WrongState {
+        job: JobId,
+        state: JobState,
+        command: JobCommandKind,
+    },
+    #[error("job {job:?} expires at {expires_at:?}, before it could start; choose an earlier time")]
+    ExpiresBefore { job: JobId, expires_at: Timestamp },
     #[error("batch {0:?} keeps its results until it is decided: its dead jobs can be purged after that")]
     ResultsKept(BatchId),
     #[error("the aggregation of {0:?} belongs to another claim")]

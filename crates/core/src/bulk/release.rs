@@ -7,6 +7,7 @@ use super::command::{
 };
 use super::job::JobState;
 use super::list::Slot;
+use super::run::RunOutcome;
 use crate::time::{Millis, Timestamp};
 
 impl Bulk {
@@ -80,10 +81,10 @@ impl Bulk {
             && deadline <= now
         {
             let slot = self.leases[&seq].slot;
-            let owner = self.leases[&seq].owner.clone();
             let fence = self.jobs[slot as usize].fence;
-            let started = self.end_lease(LeaseRef { job: seq, fence }, slot);
-            self.lose(slot, started, now);
+            let lease = self.end_lease(LeaseRef { job: seq, fence }, slot);
+            self.lose(slot, lease.started_at, now);
+            self.record_run(slot, &lease, RunOutcome::LeaseExpired, String::new(), now);
             let job = &mut self.jobs[slot as usize];
             let attempts = u32::from(job.attempts);
             job.attempts += 1;
@@ -93,7 +94,7 @@ impl Bulk {
                 self.die(slot, DeathReason::Cancelled, String::new(), now);
                 out.dead += 1;
             } else if attempts >= kind.max_retries {
-                let error = format!("no answer from worker {owner} before its lease ended");
+                let error = format!("no answer from worker {} before its lease ended", lease.owner);
                 self.die(slot, DeathReason::AttemptsUsedUp, error, now);
                 out.dead += 1;
             } else {

@@ -170,6 +170,7 @@ impl Restore {
         let expires = state.is_none_or(|state| state.expires);
         let head = JobHead {
             expires_at: head.expires_at.filter(|_| expires),
+            priority: state.map_or(head.priority, |state| state.priority),
             ..head
         };
         let group = self.bulk.batches[batch as usize].group;
@@ -202,10 +203,11 @@ impl Restore {
             job.fence = fence;
             job.state = JobState::Running;
             job.at = Timestamp(0);
-            self.insert_lost(job, head);
+            let slot = self.insert_lost(job, head);
+            self.kept_of(slot, state);
             return Ok(());
         }
-        match state.map(|state| &state.state) {
+        let slot = match state.map(|state| &state.state) {
             Some(&StoredState::Completed { at, .. }) => self.insert_finished(job, JobState::Completed, at),
             Some(&StoredState::Dead {
                 at,
@@ -217,22 +219,36 @@ impl Restore {
                 if batch.status.is_open() && reason != DeathReason::Cancelled {
                     batch.keep_error(error);
                 }
-                self.insert_finished(job, JobState::Dead, at);
+                self.insert_finished(job, JobState::Dead, at)
             }
             Some(&StoredState::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
             Some(StoredState::Waiting) => {
                 let slot = self.insert_unfinished(job, head);
                 self.bulk.push_returned(slot, self.now);
+                slot
             }
             None => match head.run_at.filter(|&at| at > self.now) {
                 Some(due) => self.insert_delayed(job, head, due, DelayReason::Scheduled),
                 None => {
                     let slot = self.insert_unfinished(job, head);
                     self.bulk.push_fresh(slot);
+                    slot
                 }
             },
-        }
+        };
+        self.kept_of(slot, state);
         Ok(())
+    }
+
+    /// What only some jobs have.
+    fn kept_of(&mut self, slot: Slot, state: Option<&JobProgress>) {
+        let Some(state) = state else { return };
+        if state.runs > 0 {
+            self.bulk.runs.insert(slot, state.runs);
+        }
+        if state.cancelled {
+            self.bulk.cancelled_jobs.insert(slot);
+        }
     }
 
     fn kind(&mut self, head: &JobHead<'_>) -> Result<u16, RestoreError> {
@@ -256,19 +272,28 @@ impl Restore {
         self.bulk.insert_job(job, head.expires_at, self.now)
     }
 
-    fn insert_delayed(&mut self, mut job: Job, head: JobHead<'_>, due: Timestamp, reason: DelayReason) {
+    fn insert_delayed(
+        &mut self,
+        mut job: Job,
+        head: JobHead<'_>,
+        due: Timestamp,
+        reason: DelayReason,
+    ) -> Slot {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let group = self.bulk.flows[job.flow as usize].group;
+        let flow = &self.bulk.flows[job.flow as usize];
+        let (group, queue) = (flow.group, flow.queue);
+        self.bulk.queues[usize::from(queue)].delayed += 1;
         let slot = self.insert_unfinished(job, head);
         self.bulk.delayed.insert((due, head.seq, slot));
         if reason != DelayReason::Scheduled {
             self.bulk.groups[group as usize].congested += 1;
         }
+        slot
     }
 
-    fn insert_lost(&mut self, job: Job, head: JobHead<'_>) {
+    fn insert_lost(&mut self, job: Job, head: JobHead<'_>) -> Slot {
         let (seq, batch) = (job.seq, job.batch);
         let queue = self.bulk.flows[job.flow as usize].queue;
         self.bulk.queues[usize::from(queue)].running += 1;
@@ -283,12 +308,14 @@ impl Restore {
                 slot,
                 owner,
                 started_at: Timestamp(0),
+                progress: None,
             },
         );
         self.raise(batch, BatchStatus::Running);
+        slot
     }
 
-    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp) {
+    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp) -> Slot {
         job.state = state;
         job.at = at;
         job.expires = false;
@@ -310,6 +337,7 @@ impl Restore {
             }
         });
         self.raise(batch, BatchStatus::Running);
+        slot
     }
 
     /// Counts of open batches follow from their jobs; decided ones carry theirs.

@@ -131,6 +131,9 @@ impl Bulk {
         self.unindex_job(job.fingerprint, slot);
         self.shift(group, Some(job.state), None, now);
         self.changes.push(Change::DropJob(job.seq));
+        if let Some(runs) = self.runs.remove(&slot) {
+            self.changes.push(Change::DropRuns(job.seq, runs));
+        }
         batch
     }
 
@@ -184,6 +187,7 @@ impl Bulk {
         self.forget_dropped(slot);
         let batch = self.batches.remove(slot as usize);
         self.batch_slots.remove(&(batch.group, batch.id));
+        self.batches_by_seq.remove(&batch.seq);
         self.cancelling.remove(&(batch.seq, slot));
         let group = &mut self.groups[batch.group as usize];
         group.batches.retain(|&other| other != slot);

@@ -6,6 +6,7 @@ use super::Bulk;
 use super::command::{DeathReason, DelayReason, JobOutcome, LeaseRef, SettleParams, Settled, Settlement};
 use super::group::Held;
 use super::job::JobState;
+use super::lease::LeaseEntry;
 use super::list::Slot;
 use super::pair::{PairHeld, ThrottleScope};
 use super::record::{Change, JobProgress, StoredState};
@@ -38,15 +39,16 @@ impl Bulk {
         let Some(slot) = self.current(answer.lease) else {
             return Settled::Stale;
         };
-        let started_at = self.end_lease(answer.lease, slot);
-        self.observe(slot, &answer.outcome, started_at, now);
-        let settled = self.carry_out(slot, answer.outcome, now);
+        let lease = self.end_lease(answer.lease, slot);
+        self.observe(slot, &answer.outcome, lease.started_at, now);
+        self.record_outcome(slot, &lease, &answer.outcome, now);
+        let settled = self.carry_out(slot, answer.outcome, &lease, now);
         self.lease_ended(slot, now);
         settled
     }
 
-    /// Takes a job out of the lease indexes; returns when it was leased.
-    pub(super) fn end_lease(&mut self, lease: LeaseRef, slot: Slot) -> Timestamp {
+    /// Takes a job out of the lease indexes; returns what they held.
+    pub(super) fn end_lease(&mut self, lease: LeaseRef, slot: Slot) -> LeaseEntry {
         let entry = self.leases.remove(&lease.job).expect("the caller found it");
         self.deadlines.remove(&(self.jobs[slot as usize].at, lease.job));
         let flow = &self.flows[self.jobs[slot as usize].flow as usize];
@@ -56,7 +58,7 @@ impl Bulk {
         self.signals.work |= queue.is_full();
         queue.running -= 1;
         self.end_pair_lease(group, index);
-        entry.started_at
+        entry
     }
 
     /// Releases a group that was held for too many running jobs, everywhere or in the queue.
@@ -128,7 +130,13 @@ impl Bulk {
         self.refund_pair(group, index);
     }
 
-    fn carry_out(&mut self, slot: Slot, outcome: JobOutcome, now: Timestamp) -> Settled {
+    /// Why a result is not kept: it is too large.
+    pub(super) fn too_large(&self, result: &Bytes) -> Option<String> {
+        let (len, max) = (result.len() as u64, self.config.limits.max_result_bytes);
+        (len > max).then(|| format!("the result has {len} bytes; at most {max} are allowed"))
+    }
+
+    fn carry_out(&mut self, slot: Slot, outcome: JobOutcome, lease: &LeaseEntry, now: Timestamp) -> Settled {
         let job = &self.jobs[slot as usize];
         let kind = &self.kinds[usize::from(job.kind)];
         let attempts = job.attempts;
@@ -142,13 +150,11 @@ impl Bulk {
         }
         match outcome {
             JobOutcome::Completed { result } => {
-                let (len, max) = (result.len() as u64, self.config.limits.max_result_bytes);
-                if len > max {
-                    let error = format!("the result has {len} bytes; at most {max} are allowed");
+                if let Some(error) = self.too_large(&result) {
                     return self.dead(slot, DeathReason::Failed, error, now);
                 }
                 Settled::Completed {
-                    batch_complete: self.done(slot, result, now),
+                    batch_complete: self.done(slot, result, lease, now),
                 }
             }
             JobOutcome::Failed { error } => self.dead(slot, DeathReason::Failed, error, now),
@@ -187,14 +193,20 @@ impl Bulk {
         }
     }
 
-    fn done(&mut self, slot: Slot, result: Bytes, now: Timestamp) -> bool {
+    fn done(&mut self, slot: Slot, result: Bytes, lease: &LeaseEntry, now: Timestamp) -> bool {
         let throttles = u64::from(self.jobs[slot as usize].throttles);
         let group = self.flows[self.jobs[slot as usize].flow as usize].group;
         let stats = &mut self.groups[group as usize].stats;
         stats.completed += 1;
         stats.completed_throttles += throttles;
         self.finish(slot, JobState::Completed, now);
-        self.put_state(slot, Some(StoredState::Completed { at: now, result }));
+        let state = StoredState::Completed {
+            at: now,
+            started_at: lease.started(),
+            worker: lease.owner.clone(),
+            result,
+        };
+        self.put_state(slot, Some(state));
         let batch = self.jobs[slot as usize].batch;
         let entry = &mut self.batches[batch as usize];
         if entry.status.is_open() {
@@ -252,6 +264,7 @@ impl Bulk {
         if let Some(at) = self.expiry.remove(&slot) {
             self.expiring.remove(&(at, self.jobs[slot as usize].seq, slot));
         }
+        self.cancelled_jobs.remove(&slot);
         let job = &mut self.jobs[slot as usize];
         let (from, flow, batch) = (job.state, job.flow, job.batch);
         job.state = state;
@@ -281,7 +294,10 @@ impl Bulk {
         let state = JobProgress {
             attempts: job.attempts,
             throttles: job.throttles,
+            runs: self.runs_of(slot),
             fence: job.fence,
+            priority: job.priority,
+            cancelled: self.cancelled_jobs.contains(&slot),
             expires: job.expires,
             state,
         };

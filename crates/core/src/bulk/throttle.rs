@@ -43,7 +43,8 @@ impl Bulk {
         self.flows[flow as usize]
             .throttled
             .push_back(&mut self.jobs, slot);
-        let group = self.flows[flow as usize].group;
+        let (group, queue) = (self.flows[flow as usize].group, self.flows[flow as usize].queue);
+        self.queues[usize::from(queue)].delayed += 1;
         self.groups[group as usize].congested += 1;
         self.shift(group, Some(JobState::Waiting), Some(JobState::Delayed), now);
     }
@@ -54,8 +55,10 @@ impl Bulk {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let (seq, group) = (job.seq, self.flows[job.flow as usize].group);
+        let flow = &self.flows[job.flow as usize];
+        let (seq, group, queue) = (job.seq, flow.group, flow.queue);
         self.delayed.insert((due, seq, slot));
+        self.queues[usize::from(queue)].delayed += 1;
         self.groups[group as usize].congested += 1;
         self.shift(group, Some(JobState::Running), Some(JobState::Delayed), now);
         self.signals.timer = true;

@@ -7,8 +7,9 @@ use super::command::{BatchCounts, BatchStatus, DeathReason, DelayReason, GroupLi
 use super::congestion::{CongestionLevel, Estimate};
 use super::job::JobState;
 pub use super::limits::{LimitChange, QueueLimits};
+use super::run::Progress;
 pub use super::stats::CongestionSnapshot;
-use crate::ids::{BatchId, GroupId, JobId, JobType, QueueId};
+use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use crate::limits::quota::Quota;
 use crate::time::{Millis, Timestamp};
 
@@ -20,6 +21,17 @@ impl Cursor {
     /// A position among dead jobs: the time of death, and the job.
     pub fn of_death(at: Timestamp, job: JobSeq) -> Self {
         Self(u128::from(at.0) << 64 | u128::from(job.0))
+    }
+
+    /// A position among all jobs: the batch, where its last inspected job was, and that job.
+    pub(super) fn of_place(batch: u64, slot: u32, job: u64) -> Self {
+        Self(u128::from(batch) << 80 | u128::from(slot) << 48 | u128::from(job))
+    }
+
+    /// The batch, the place and the job of a position among all jobs.
+    pub(super) fn place(self) -> (u64, u32, u64) {
+        let job = self.0 as u64 & ((1 << 48) - 1);
+        ((self.0 >> 80) as u64, (self.0 >> 48) as u32, job)
     }
 
     /// The time of death and the job of a position among dead jobs.
@@ -56,8 +68,16 @@ pub enum Query {
     WhyJob(GroupId, JobId),
     /// What keeps a group's next job from starting.
     WhyGroup(GroupId),
+    /// Jobs of the whole store in the order of their batches; see [`super::listing`].
+    Jobs {
+        filter: JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    },
     /// Every queue with its rate.
     Queues,
+    /// What waits and runs in every queue, in order of name.
+    Backlog,
     /// The rates, and who changed them.
     Limits,
     Congestion(GroupId),
@@ -78,11 +98,13 @@ pub enum View {
     Batch(BatchView),
     Job(JobView),
     BatchJobs(Page<JobView>),
-    Dead(Page<DeadView>),
+    Dead(Page<FoundView>),
+    Jobs(Page<FoundView>),
     BulkStats(BulkStats),
     LimitStatus(LimitStatus),
     Why(Why),
     Queues(Vec<QueueView>),
+    Backlog(Vec<QueueBacklog>),
     Limits(LimitsView),
     Congestion(CongestionState),
     CongestionSummary(CongestionSummary),
@@ -168,6 +190,8 @@ pub struct JobView {
     pub throttles: u32,
     /// When delayed: until when, and why.
     pub delayed: Option<(Timestamp, DelayReason)>,
+    /// When running: the run.
+    pub running: Option<RunningView>,
     /// When running: the lease deadline.
     pub deadline: Option<Timestamp>,
     /// When dead: why.
@@ -180,6 +204,17 @@ impl JobView {
     pub fn runs(&self) -> u32 {
         self.attempts + self.throttles
     }
+}
+
+/// The run of a job that is under way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunningView {
+    /// None if it was leased by a process that ended.
+    pub started_at: Option<Timestamp>,
+    pub worker: Owner,
+    pub progress: Option<Progress>,
+    /// The job was cancelled since: it does not start again.
+    pub cancelled: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -254,9 +289,24 @@ impl DeadFilter {
     }
 }
 
-/// A dead job with its group.
+/// Selects jobs; an absent field matches all.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct JobFilter {
+    pub group: Option<GroupId>,
+    /// A batch of `group`; without a group it is ignored.
+    pub batch: Option<BatchId>,
+    pub queue: Option<QueueId>,
+    pub kind: Option<JobType>,
+    pub state: Option<JobState>,
+    /// Accepted in this second or later.
+    pub created_after: Option<Timestamp>,
+    /// Accepted before this second.
+    pub created_before: Option<Timestamp>,
+}
+
+/// A job that a listing found, with its group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DeadView {
+pub struct FoundView {
     pub group: GroupId,
     pub job: JobView,
 }
@@ -349,6 +399,19 @@ pub struct QueueView {
     pub last_cut_at: Option<Timestamp>,
     /// The downstream asked for no calls until then.
     pub held_until: Option<Timestamp>,
+}
+
+/// What waits and runs in a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct QueueBacklog {
+    pub queue: QueueId,
+    /// Jobs that could start, if nothing held them.
+    pub waiting: u64,
+    pub delayed: u64,
+    pub running: u64,
+    /// When the oldest of the jobs that go next was accepted, in whole seconds: of each flow in the order the first job,
+    /// and of each priority the first 300 flows.
+    pub oldest_waiting_since: Option<Timestamp>,
 }
 
 /// The limits in effect.

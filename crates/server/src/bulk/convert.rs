@@ -9,7 +9,7 @@ use tidegate_core::bulk::{congestion, views};
 use tidegate_core::ids::QueueId;
 use tidegate_core::limits::quota::{Limit, NoQuota, Quota};
 use tidegate_core::time::Timestamp;
-use tidegate_store::bulk::JobDetails;
+use tidegate_store::bulk::{JobDetails, JobRun};
 
 use crate::extract::cursor_text;
 use crate::problem::{ApiError, ApiResult};
@@ -30,6 +30,10 @@ same_variants! {
     priority: core::Priority => api::JobPriority { High, Normal, Low }
     core_priority: api::JobPriority => core::Priority { High, Normal, Low }
     state: core::JobState => api::JobState { Waiting, Ready, Running, Delayed, Completed, Dead }
+    core_state: api::JobState => core::JobState { Waiting, Ready, Running, Delayed, Completed, Dead }
+    run_outcome: core::record::RunOutcome => api::RunOutcome {
+        Completed, Failed, Retry, Throttled, LeaseExpired
+    }
     delay_reason: core::DelayReason => api::DelayReason {
         RateLimited, ApiThrottled, TransientError, LeaseExpired, Scheduled
     }
@@ -200,16 +204,32 @@ pub(crate) fn job(group: &str, details: JobDetails) -> api::Job {
     let JobDetails {
         id,
         view,
+        created_at,
+        runs: history,
         payload,
         result,
         error,
     } = details;
     let runs = view.runs();
+    let started_at = history.last().and_then(|run| run.started_at);
+    let (worker, progress, cancelled) = match view.running.clone() {
+        Some(running) => (Some(running.worker.into()), running.progress, running.cancelled),
+        None => (None, None, false),
+    };
     api::Job {
         group: group.to_owned(),
         batch: view.batch.into(),
         id: id.into(),
         runs,
+        created_at: time(created_at),
+        started_at: started_at.map(time),
+        worker,
+        progress: progress.map(|progress| api::JobProgress {
+            percent: progress.percent,
+            text: progress.text,
+        }),
+        cancelled,
+        history: history.into_iter().map(run).collect(),
         kind: view.kind.into(),
         queue: view.queue.into(),
         priority: priority(view.priority),
@@ -225,6 +245,17 @@ pub(crate) fn job(group: &str, details: JobDetails) -> api::Job {
         payload: raw(&payload),
         result: result.as_ref().map(raw),
         error,
+    }
+}
+
+fn run(run: JobRun) -> api::JobRun {
+    api::JobRun {
+        number: run.number,
+        started_at: run.started_at.map(time),
+        ended_at: run.ended_at.map(time),
+        worker: run.worker.into(),
+        outcome: run.outcome.map(run_outcome),
+        error: run.error,
     }
 }
 

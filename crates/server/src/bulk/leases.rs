@@ -8,7 +8,8 @@ use tidegate_api::{
     SettledAs, SettledJob, SettledJobs, ThrottleScope,
 };
 use tidegate_core::bulk::{
-    self, ExtendParams, Extended, LeaseParams, LeaseRef, SettleParams, Settled, Stop, default_queue,
+    self, ExtendParams, Extended, LeaseExtension, LeaseParams, LeaseRef, SettleParams, Settled, Stop,
+    default_queue,
 };
 use tidegate_core::ids::{Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};
@@ -162,13 +163,15 @@ fn chunk(len: usize) -> ApiResult<()> {
 /// Extends leases.
 ///
 /// Each lease then ends `durationMs` milliseconds from now. A lease that has ended already cannot be extended: its entry has
-/// no `until`.
+/// no `until`. With `progress` the worker reports how far its runs are.
 #[utoipa::path(
     post, path = "/v1/leases/extend",
     operation_id = "extendLeases", tag = "workers", security(("apiKey" = ["WORK"]), ()),
     request_body(
         content = Extend, description = "The leases, and how long they should last.",
-        example = json!({"leases": ["2a.7"], "durationMs": 30000})
+        example = json!({
+            "leases": ["2a.7"], "durationMs": 30000, "progress": {"2a.7": {"percent": 40, "text": "page 4 of 10"}}
+        })
     ),
     responses(
         (status = 200, description = "The new end of each lease, in the order of the request.", body = ExtendedLeases)
@@ -187,11 +190,20 @@ pub(crate) async fn extend(
             "durationMs = {by}: it must be from 1 to {MAX_EXTENSION_MS}"
         )));
     }
-    let leases = body
-        .leases
-        .iter()
-        .enumerate()
-        .map(|(index, text)| lease_ref(text, index));
+    if let Some(stranger) = body.progress.keys().find(|lease| !body.leases.contains(lease)) {
+        return Err(ApiError::invalid(format!(
+            "`progress` has lease {stranger:?}, which is not among `leases`; extend it, too"
+        )));
+    }
+    let leases = body.leases.iter().enumerate().map(|(index, text)| {
+        Ok(LeaseExtension {
+            lease: lease_ref(text, index)?,
+            progress: body.progress.get(text).map(|progress| bulk::Progress {
+                percent: progress.percent,
+                text: progress.text.clone(),
+            }),
+        })
+    });
     let params = ExtendParams {
         leases: leases.collect::<ApiResult<_>>()?,
         by: Millis(body.duration_ms),

@@ -1,6 +1,7 @@
 //! Bulk jobs over HTTP: routes, pull and push workers, and the metrics of both.
 
 pub(crate) mod batches;
+pub(crate) mod change_jobs;
 pub(crate) mod congestion;
 pub(crate) mod convert;
 pub(crate) mod dead;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, Page};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_store::StoreError;
-use tidegate_store::bulk::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
+use tidegate_store::bulk::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob};
 
 use crate::metrics::Metrics;
 
@@ -77,6 +77,7 @@ fn operation(command: &Command) -> &'static str {
         Command::ConfigureGroup(_) => "configure_group",
         Command::Replay(_) => "replay",
         Command::Purge(_) => "purge",
+        Command::ChangeJobs(_) => "change_jobs",
         Command::ConfigureLimits(_) => "configure_limits",
         Command::DropFinished(_) => "drop_finished",
         Command::SnapshotCongestion(_) => "snapshot_congestion",
@@ -122,8 +123,18 @@ impl BulkStore for Observed {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         let (answer, _) = self.timed("dead", self.store.dead(filter, after, max)).await?;
+        Ok(answer)
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        let (answer, _) = self.timed("jobs", self.store.jobs(filter, after, max)).await?;
         Ok(answer)
     }
 

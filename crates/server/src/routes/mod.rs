@@ -7,7 +7,7 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::bulk::{batches, congestion, dead, groups, jobs, leases, limits, why};
+use crate::bulk::{batches, change_jobs, congestion, dead, groups, jobs, leases, limits, why};
 use crate::openapi;
 use crate::refresh::{dead_letters, records, status};
 use crate::room::{passes, rooms, visits};
@@ -37,7 +37,16 @@ pub(crate) fn api() -> (axum::Router<App>, axum::Router<App>, OpenApi) {
         .routes(routes!(batches::results))
         .routes(routes!(batches::progress))
         .routes(routes!(jobs::feed))
-        .routes(routes!(jobs::enqueue))
+        .routes(routes!(change_jobs::list, jobs::enqueue))
+        .routes(routes!(change_jobs::cancel_all))
+        .routes(routes!(change_jobs::run_all_now))
+        .routes(routes!(change_jobs::reschedule_all))
+        .routes(routes!(change_jobs::reprioritise_all))
+        .routes(routes!(change_jobs::drop_finished))
+        .routes(routes!(change_jobs::cancel))
+        .routes(routes!(change_jobs::run_now))
+        .routes(routes!(change_jobs::reschedule_one))
+        .routes(routes!(change_jobs::reprioritise_one))
         .routes(routes!(jobs::enqueue_for_group))
         .routes(routes!(jobs::read))
         .routes(routes!(jobs::replay))

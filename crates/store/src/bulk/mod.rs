@@ -9,6 +9,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod embedded;
+mod job_runs;
 mod model;
 #[cfg(feature = "redis")]
 mod redis;
@@ -16,9 +17,10 @@ mod store;
 pub mod transfer;
 
 pub use embedded::{EmbeddedBulkOptions, EmbeddedBulkStore};
+pub use job_runs::JobRun;
 pub use model::ModelBulkStore;
 #[cfg(feature = "redis")]
 pub use redis::{
     Difference, MAX_SHARDS, OnOtherSettings, RedisBulkOptions, RedisBulkStore, SettingsChange, StoredSettings,
 };
-pub use store::{BulkNotifier, BulkStore, BulkStoreExt, DeadJob, JobDetails, LeasedJob};
+pub use store::{BulkNotifier, BulkStore, BulkStoreExt, FoundJob, JobDetails, LeasedJob};

@@ -8,20 +8,23 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::record::StoredState;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, JobView, Page, Query, View};
+use tidegate_core::bulk::record::{RUNS_KEPT, RunRecord, StoredState};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, FoundView, JobFilter, JobView, Page, Query, View};
 use tidegate_core::bulk::{Bulk, Change, Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::clock::Clock;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
+use tidegate_core::time::Timestamp;
 use tidegate_durable::{Model, Volatile};
 
-use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
+use super::job_runs::{LastRun, runs};
+use super::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
 /// Ids, payloads and results, which the state machine does not keep.
 #[derive(Debug, Default)]
 struct Bodies {
-    jobs: HashMap<JobSeq, (JobId, Bytes)>,
+    jobs: HashMap<JobSeq, (JobId, Bytes, Timestamp)>,
+    runs: HashMap<JobSeq, Vec<RunRecord>>,
     ends: HashMap<JobSeq, StoredState>,
 }
 
@@ -76,6 +79,18 @@ impl ModelBulkStore {
         outcome
     }
 
+    fn found(&self, page: Page<FoundView>) -> Page<FoundJob> {
+        let state = self.model.state();
+        let details = |FoundView { group, job }| FoundJob {
+            group,
+            details: state.bodies.details(job),
+        };
+        Page {
+            items: page.items.into_iter().map(details).collect(),
+            next: page.next,
+        }
+    }
+
     fn view(&self, query: Query) -> Result<View, Refusal> {
         let Outcome::Query(view) = self.apply_now(Command::Query(query)) else {
             unreachable!("a query is answered with a view")
@@ -88,12 +103,19 @@ impl Bodies {
     fn keep(&mut self, change: Change) {
         match change {
             Change::AddJob(job) => {
-                self.jobs.insert(job.seq, (job.id, job.payload));
+                self.jobs.insert(job.seq, (job.id, job.payload, job.created_at));
             }
             Change::PutState(seq, state) => {
                 self.ends.insert(seq, state.state);
             }
+            Change::AddRun(seq, run) => {
+                let runs = self.runs.entry(seq).or_default();
+                runs.push(run);
+                let extra = runs.len().saturating_sub(RUNS_KEPT as usize);
+                runs.drain(..extra);
+            }
             Change::DropJob(seq) => {
+                self.runs.remove(&seq);
                 self.jobs.remove(&seq);
                 self.ends.remove(&seq);
             }
@@ -102,14 +124,29 @@ impl Bodies {
     }
 
     fn details(&self, view: JobView) -> JobDetails {
-        let (id, payload) = self.jobs[&view.seq].clone();
+        let (id, payload, created_at) = self.jobs[&view.seq].clone();
+        let records = self.runs.get(&view.seq).cloned().unwrap_or_default();
+        let mut completed = None;
         let (result, error) = match self.ends.get(&view.seq) {
-            Some(StoredState::Completed { result, .. }) => (Some(result.clone()), None),
+            Some(StoredState::Completed {
+                result,
+                started_at,
+                worker,
+                ..
+            }) => {
+                completed = Some(LastRun {
+                    started_at: *started_at,
+                    worker: worker.clone(),
+                });
+                (Some(result.clone()), None)
+            }
             Some(StoredState::Dead { error, .. }) => (None, Some(error.clone())),
             _ => (None, None),
         };
         JobDetails {
             id,
+            created_at,
+            runs: runs(records, &view, completed),
             view,
             payload,
             result,
@@ -133,7 +170,7 @@ impl BulkStore for ModelBulkStore {
             .jobs
             .into_iter()
             .map(|leased| {
-                let (id, payload) = state.bodies.jobs[&leased.lease.job].clone();
+                let (id, payload, _) = state.bodies.jobs[&leased.lease.job].clone();
                 LeasedJob { leased, id, payload }
             })
             .collect();
@@ -187,20 +224,25 @@ impl BulkStore for ModelBulkStore {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         let filter = filter.clone();
         let Ok(View::Dead(page)) = self.view(Query::Dead { filter, after, max }) else {
             unreachable!("the dead are answered with the dead")
         };
-        let state = self.model.state();
-        let details = |DeadView { group, job }| DeadJob {
-            group,
-            details: state.bodies.details(job),
+        Ok(self.found(page))
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        let filter = filter.clone();
+        let Ok(View::Jobs(page)) = self.view(Query::Jobs { filter, after, max }) else {
+            unreachable!("jobs are answered with jobs")
         };
-        Ok(Page {
-            items: page.items.into_iter().map(details).collect(),
-            next: page.next,
-        })
+        Ok(self.found(page))
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Serialize;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, JobView, Page};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, JobView, Page};
 use tidegate_core::bulk::{
     Command, LeaseOutcome, LeaseParams, Leased, Outcome, Refusal, Signals, Transition,
 };
 use tidegate_core::ids::{BatchId, GroupId, JobId};
+use tidegate_core::time::Timestamp;
 use tokio::sync::Notify;
 
+use super::JobRun;
 use crate::StoreError;
 
 /// A leased job with what its handler needs.
@@ -27,6 +29,9 @@ pub struct LeasedJob {
 pub struct JobDetails {
     pub id: JobId,
     pub view: JobView,
+    pub created_at: Timestamp,
+    /// Its latest runs, the oldest first, the one under way last.
+    pub runs: Vec<JobRun>,
     pub payload: Bytes,
     /// The result of a completed job.
     pub result: Option<Bytes>,
@@ -38,13 +43,15 @@ impl JobDetails {
     /// Its approximate size in memory and on the wire.
     pub fn bytes(&self) -> usize {
         let result = self.result.as_ref().map_or(0, Bytes::len);
-        self.payload.len() + result + self.error.as_ref().map_or(0, String::len)
+        let errors = |run: &JobRun| run.error.as_ref().map_or(0, String::len);
+        let runs: usize = self.runs.iter().map(errors).sum();
+        self.payload.len() + result + runs + self.error.as_ref().map_or(0, String::len)
     }
 }
 
-/// A dead job with its group.
+/// A job that a listing found, with its group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct DeadJob {
+pub struct FoundJob {
     pub group: GroupId,
     pub details: JobDetails,
 }
@@ -80,7 +87,15 @@ pub trait BulkStore: Send + Sync + 'static {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError>;
+    ) -> Result<Page<FoundJob>, StoreError>;
+
+    /// Jobs of the whole store, batch by batch in the order of arrival. A page may be short, or empty, although there are more: only a page without `next` is the last.
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError>;
 
     /// The notifier that signals when there may be work.
     fn notifier(&self) -> Arc<BulkNotifier>;

@@ -17,7 +17,9 @@ use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::bulk::Fence;
-use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord};
+use tidegate_core::bulk::record::{
+    BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord,
+};
 
 use crate::StoreError;
 
@@ -36,6 +38,9 @@ pub enum Line {
     Job {
         job: JobRecord,
         state: Option<JobProgress>,
+        /// Its latest runs that did not complete it.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        runs: Vec<RunRecord>,
     },
     End(Counts),
 }

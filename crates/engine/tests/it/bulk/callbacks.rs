@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, Page};
 use tidegate_core::bulk::{
     BatchOptions, BatchStatus, Command, LeaseOutcome, LeaseParams, OpenBatchParams, Outcome, Refusal,
 };
@@ -14,7 +14,7 @@ use tidegate_core::time::Millis;
 use tidegate_engine::bulk::{BulkServiceBuilder, CompletedBatch, Job, JobError, Reducer};
 use tidegate_store::StoreError;
 use tidegate_store::bulk::{
-    BulkNotifier, BulkStore, BulkStoreExt, DeadJob, JobDetails, LeasedJob, ModelBulkStore,
+    BulkNotifier, BulkStore, BulkStoreExt, FoundJob, JobDetails, LeasedJob, ModelBulkStore,
 };
 use tokio::time::Instant;
 use world::{World, batch, decided, kind};
@@ -293,8 +293,17 @@ impl BulkStore for Slow {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         self.0.dead(filter, after, max).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        self.0.jobs(filter, after, max).await
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, Page};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, Page};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Millis;
 use tidegate_engine::bulk::{BulkServiceBuilder, Job, JobError};
 use tidegate_store::StoreError;
-use tidegate_store::bulk::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob, ModelBulkStore};
+use tidegate_store::bulk::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob, ModelBulkStore};
 
 use super::world::{World, decided, kind};
 
@@ -81,8 +81,17 @@ impl BulkStore for Slow {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         self.inner.dead(filter, after, max).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        self.inner.jobs(filter, after, max).await
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

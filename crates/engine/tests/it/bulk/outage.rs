@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::views::{BulkStats, Cursor, DeadFilter, Page, Query, View};
+use tidegate_core::bulk::views::{BulkStats, Cursor, DeadFilter, JobFilter, Page, Query, View};
 use tidegate_core::bulk::{
     Command, EnqueueParams, ExpireLeasesParams, JobState, LeaseOutcome, LeaseParams, NewJob, Outcome,
     Priority, Refusal, SealBatchParams,
@@ -20,7 +20,7 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_engine::bulk::{BulkService, BulkServiceBuilder, EngineError, Gate, Job, JobError};
 use tidegate_store::StoreError;
 use tidegate_store::bulk::{
-    BulkNotifier, BulkStore, BulkStoreExt, DeadJob, JobDetails, LeasedJob, ModelBulkStore,
+    BulkNotifier, BulkStore, BulkStoreExt, FoundJob, JobDetails, LeasedJob, ModelBulkStore,
 };
 use tokio::time::Instant;
 
@@ -128,9 +128,19 @@ impl BulkStore for Shaky {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         self.before()?;
         self.after(self.inner.dead(filter, after, max).await?)
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        self.before()?;
+        self.after(self.inner.jobs(filter, after, max).await?)
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

@@ -8,7 +8,7 @@ use tidegate_core::bulk::{
 use tidegate_core::time::Millis;
 
 use super::harness::*;
-use crate::bulk::DeadJob;
+use crate::bulk::FoundJob;
 
 const ALL: DeadFilter = DeadFilter {
     group: None,
@@ -18,11 +18,11 @@ const ALL: DeadFilter = DeadFilter {
 
 const DAY: u64 = 86_400_000;
 
-fn names(dead: &[DeadJob]) -> Vec<&str> {
+fn names(dead: &[FoundJob]) -> Vec<&str> {
     dead.iter().map(|dead| dead.details.id.as_str()).collect()
 }
 
-fn sorted(dead: &[DeadJob]) -> Vec<&str> {
+fn sorted(dead: &[FoundJob]) -> Vec<&str> {
     let mut names = names(dead);
     names.sort_unstable();
     names

@@ -339,7 +339,7 @@ impl Harness {
     }
 
     pub async fn extend(&self, leased: &LeasedJob, ms: u64) -> Extended {
-        let leases = vec![leased.leased.lease];
+        let leases = vec![leased.leased.lease.into()];
         self.call(ExtendParams {
             leases,
             by: Millis(ms),

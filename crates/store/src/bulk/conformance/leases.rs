@@ -249,7 +249,7 @@ pub async fn a_lease_that_ended_is_not_extended(backend: &dyn Backend) {
     q.enqueue_n("A", 2).await;
     let jobs = q.take_all(2).await;
     q.settle(&jobs[0], done()).await;
-    let leases = jobs.iter().map(|job| job.leased.lease).collect();
+    let leases = jobs.iter().map(|job| job.leased.lease.into()).collect();
     let extended = q
         .call(ExtendParams {
             leases,

@@ -7,8 +7,10 @@
 //! Not covered here: Redis keys, scripts and connections (see the tests of that backend), metric labels, and
 //! the sizing and failure policy of the engine.
 
+pub mod backlog;
 pub mod batches;
 mod builders;
+pub mod change_jobs;
 pub mod congestion;
 pub mod dead;
 pub mod delayed;
@@ -19,7 +21,9 @@ mod harness;
 pub mod input;
 pub mod leases;
 pub mod limits;
+pub mod listing;
 pub mod mixture;
+pub mod one_job;
 pub mod pause_cancel;
 pub mod queues;
 mod reads;
@@ -263,6 +267,45 @@ tidegate_testkit::conformance! {
         only_dead_jobs_are_purged,
         a_job_that_is_to_be_aggregated_is_not_purged,
         purging_leaves_the_order_of_dropping_alone,
+    }
+    one_job {
+        a_job_says_when_it_came_started_and_finished,
+        every_run_is_kept_with_its_error,
+        a_released_run_was_none,
+        only_the_latest_runs_are_kept,
+        a_worker_reports_its_progress,
+        a_dropped_job_takes_its_runs_along,
+    }
+    change_jobs {
+        one_waiting_job_is_cancelled,
+        a_delayed_and_a_ready_job_are_cancelled,
+        a_cancelled_running_job_ends_with_its_run,
+        the_last_cancelled_job_completes_its_batch,
+        a_delayed_job_runs_now_within_the_limits,
+        a_retry_after_that_was_a_mistake_is_taken_back,
+        a_job_run_now_still_waits_for_its_pause,
+        a_job_is_rescheduled,
+        a_time_that_has_passed_is_now,
+        a_job_is_not_rescheduled_beyond_its_end,
+        a_job_gets_another_priority,
+        a_running_job_is_tried_again_at_its_new_priority,
+        a_ready_job_gets_another_priority,
+        a_refusal_names_the_state_and_what_is_possible,
+        each_job_of_a_call_has_its_own_answer,
+        a_job_denied_by_a_window_takes_every_command,
+        a_job_of_a_paused_batch_takes_every_command,
+        a_changed_job_is_cancelled_with_its_batch,
+    }
+    listing {
+        jobs_are_listed_in_the_order_of_arrival,
+        every_group_is_listed,
+        a_filter_chooses_jobs,
+        a_listing_goes_on_although_jobs_are_gone,
+        a_listing_inspects_a_bounded_number_of_jobs,
+    }
+    backlog {
+        a_queue_says_what_waits_and_runs,
+        a_cancelled_job_leaves_the_backlog,
     }
     waiting_since {
         the_first_job_of_a_flow_says_since_when,

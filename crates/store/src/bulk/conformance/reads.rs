@@ -6,7 +6,7 @@ use tidegate_core::bulk::Refusal;
 use tidegate_core::bulk::views::*;
 
 use super::harness::*;
-use crate::bulk::{DeadJob, JobDetails};
+use crate::bulk::{FoundJob, JobDetails};
 
 impl Harness {
     pub async fn view(&self, query: Query) -> View {
@@ -72,7 +72,7 @@ impl Harness {
     }
 
     /// One page of dead jobs.
-    pub async fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<DeadJob> {
+    pub async fn dead_page(&self, filter: &DeadFilter, after: Option<Cursor>, max: u32) -> Page<FoundJob> {
         self.store
             .dead(filter, after, max)
             .await
@@ -80,7 +80,7 @@ impl Harness {
     }
 
     /// All matching dead jobs, page by page; none occurs twice.
-    pub async fn dead(&self, filter: &DeadFilter, max: u32) -> Vec<DeadJob> {
+    pub async fn dead(&self, filter: &DeadFilter, max: u32) -> Vec<FoundJob> {
         let (mut all, mut after) = (Vec::new(), None);
         let mut seen = BTreeSet::new();
         loop {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use tidegate_core::bulk::record::{BatchSeq, JobProgress, JobRecord, StoredState};
+use tidegate_core::bulk::record::{BatchSeq, JobProgress, JobRecord, RUNS_KEPT, StoredState};
 use tidegate_core::bulk::restore::JobHead;
 use tidegate_core::bulk::{Fence, FingerprintKey, JobSeq, LeaseRef, Priority};
 use tidegate_core::time::{StoreClock, Timestamp};
@@ -160,6 +160,16 @@ pub(super) fn payload_blob(job: JobSeq) -> u64 {
 
 pub(super) fn result_blob(job: JobSeq) -> u64 {
     job.0 * 2 + 1
+}
+
+/// A run takes the place of the one that is no longer kept.
+pub(super) fn run_key(job: JobSeq, number: u32) -> u64 {
+    job.0 * 16 + u64::from(number % RUNS_KEPT)
+}
+
+/// The numbers of the runs that are kept, if so many were recorded.
+pub(super) fn runs_kept(recorded: u32) -> std::ops::RangeInclusive<u32> {
+    recorded.saturating_sub(RUNS_KEPT - 1).max(1)..=recorded
 }
 
 /// Puts the blob of a result back into its state.

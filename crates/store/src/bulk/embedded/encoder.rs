@@ -7,7 +7,7 @@ use tidegate_durable::codec::encode;
 use tidegate_durable::{Changes, Op, SyncNeed, Table};
 
 use super::codec::{self, Progress, meta_key};
-use super::tables::{BATCHES, BLOBS, GROUPS, JOBS, LEASES, META, REMEMBERED, STATES};
+use super::tables::{BATCHES, BLOBS, GROUPS, JOBS, LEASES, META, REMEMBERED, RUNS, STATES};
 
 /// Limit: leases in one record, so that it fits in one piece.
 const LEASES_PER_RECORD: usize = 100;
@@ -64,7 +64,10 @@ impl ChangeEncoder {
     /// Adds changes to the batch.
     pub(super) fn add(&mut self, changes: Vec<Change>) {
         for change in changes {
-            self.must_sync |= !matches!(change, Change::AddLeases(_) | Change::DropJob(_));
+            self.must_sync |= !matches!(
+                change,
+                Change::AddLeases(_) | Change::DropJob(_) | Change::DropRuns(..)
+            );
             self.add_one(change);
         }
     }
@@ -101,6 +104,11 @@ impl ChangeEncoder {
             }
             Change::PutLimits(limits) => {
                 self.put(META, meta_key::LIMITS, encode(&limits));
+            }
+            Change::AddRun(seq, run) => self.put(RUNS, codec::run_key(seq, run.number), encode(&run)),
+            Change::DropRuns(seq, recorded) => {
+                let delete = |number| Op::Delete(RUNS, codec::run_key(seq, number));
+                self.ops.extend(codec::runs_kept(recorded).map(delete));
             }
             Change::DropJob(seq) => {
                 self.lease_over(seq);

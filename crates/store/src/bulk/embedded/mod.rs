@@ -19,19 +19,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::record::StoredState;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, JobView, Page, Query, View};
+use tidegate_core::bulk::record::{JobProgress, RunRecord, StoredState};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, FoundView, JobFilter, JobView, Page, Query, View};
 use tidegate_core::bulk::{Bulk, Command, JobSeq, LeaseOutcome, LeaseParams, Outcome, Refusal};
 use tidegate_core::clock::{Clock, SystemClock};
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_core::time::Timestamp;
+use tidegate_durable::codec::decode;
 use tidegate_durable::{
     Disk, Durability, DurableError, Reader, ReplyAfter, Run, Runner, RunnerOptions, folder,
 };
 
 use self::persistence::BulkPersistence;
-use self::tables::{BLOBS, JOBS, STATES};
-use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
+use self::tables::{BLOBS, JOBS, RUNS, STATES};
+use super::job_runs::{LastRun, runs};
+use super::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
 /// Its sub-folder of the data folder.
@@ -145,7 +147,7 @@ impl EmbeddedBulkStore {
         }
     }
 
-    fn read_job(&self, seq: JobSeq) -> Result<Option<(JobId, Bytes)>, StoreError> {
+    fn read_job(&self, seq: JobSeq) -> Result<Option<(JobId, Bytes, Timestamp)>, StoreError> {
         let Some(bytes) = self.disk.get(JOBS, seq.0).map_err(DurableError::from)? else {
             return Ok(None);
         };
@@ -163,10 +165,10 @@ impl EmbeddedBulkStore {
                     .into()
             }
         };
-        Ok(Some((id, payload)))
+        Ok(Some((id, payload, job.head.created_at)))
     }
 
-    fn read_end(&self, seq: JobSeq) -> Result<Option<StoredState>, StoreError> {
+    fn read_state(&self, seq: JobSeq) -> Result<Option<JobProgress>, StoreError> {
         let Some(bytes) = self.disk.get(STATES, seq.0).map_err(DurableError::from)? else {
             return Ok(None);
         };
@@ -179,21 +181,59 @@ impl EmbeddedBulkStore {
         {
             codec::with_result(&mut state.state, result);
         }
-        Ok(Some(state.state))
+        Ok(Some(state))
+    }
+
+    fn read_runs(&self, seq: JobSeq, recorded: u32) -> Result<Vec<RunRecord>, StoreError> {
+        let mut runs = Vec::new();
+        for number in codec::runs_kept(recorded) {
+            let bytes = self.disk.get(RUNS, codec::run_key(seq, number));
+            if let Some(bytes) = bytes.map_err(DurableError::from)? {
+                let run: RunRecord = decode("a run", &bytes).map_err(DurableError::from)?;
+                runs.push(run);
+            }
+        }
+        // A run that ended meanwhile may have taken the place of the first one.
+        runs.sort_unstable_by_key(|run| run.number);
+        Ok(runs)
+    }
+
+    fn found(&self, page: Page<FoundView>) -> Result<Page<FoundJob>, StoreError> {
+        let mut items = Vec::with_capacity(page.items.len());
+        for FoundView { group, job } in page.items {
+            items.extend(self.details(job)?.map(|details| FoundJob { group, details }));
+        }
+        Ok(Page {
+            items,
+            next: page.next,
+        })
     }
 
     /// None if the job was dropped since the lookup.
     fn details(&self, view: JobView) -> Result<Option<JobDetails>, StoreError> {
-        let Some((id, payload)) = self.read_job(view.seq)? else {
+        let Some((id, payload, created_at)) = self.read_job(view.seq)? else {
             return Ok(None);
         };
-        let (result, error) = match self.read_end(view.seq)? {
-            Some(StoredState::Completed { result, .. }) => (Some(result), None),
+        let state = self.read_state(view.seq)?;
+        let records = self.read_runs(view.seq, state.as_ref().map_or(0, |state| state.runs))?;
+        let mut completed = None;
+        let (result, error) = match state.map(|state| state.state) {
+            Some(StoredState::Completed {
+                result,
+                started_at,
+                worker,
+                ..
+            }) => {
+                completed = Some(LastRun { started_at, worker });
+                (Some(result), None)
+            }
             Some(StoredState::Dead { error, .. }) => (None, Some(error)),
             _ => (None, None),
         };
         Ok(Some(JobDetails {
             id,
+            created_at,
+            runs: runs(records, &view, completed),
             view,
             payload,
             result,
@@ -229,7 +269,7 @@ impl BulkStore for EmbeddedBulkStore {
         let mut jobs = Vec::with_capacity(outcome.jobs.len());
         for leased in outcome.jobs {
             let seq = leased.lease.job;
-            let (id, payload) = self
+            let (id, payload, _) = self
                 .read_job(seq)?
                 .ok_or_else(|| StoreError::Corrupt(format!("leased job {} is not on disk", seq.0)))?;
             jobs.push(LeasedJob { leased, id, payload });
@@ -286,20 +326,27 @@ impl BulkStore for EmbeddedBulkStore {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         let filter = filter.clone();
         let page = match self.view(Query::Dead { filter, after, max }).await? {
             Ok(View::Dead(page)) => page,
             other => unreachable!("dead jobs are answered with dead jobs, not {other:?}"),
         };
-        let mut items = Vec::with_capacity(page.items.len());
-        for DeadView { group, job } in page.items {
-            items.extend(self.details(job)?.map(|details| DeadJob { group, details }));
-        }
-        Ok(Page {
-            items,
-            next: page.next,
-        })
+        self.found(page)
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        let filter = filter.clone();
+        let page = match self.view(Query::Jobs { filter, after, max }).await? {
+            Ok(View::Jobs(page)) => page,
+            other => unreachable!("jobs are answered with jobs, not {other:?}"),
+        };
+        self.found(page)
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

@@ -18,4 +18,9 @@ pub(super) const BLOBS: Table = Table::new(6, "blobs").memtable_mib(32).long_val
 /// First job number → fingerprints of dropped jobs of a batch that is not decided.
 pub(super) const REMEMBERED: Table = Table::new(7, "remembered").long_values();
 
-pub(super) const ALL: [Table; 8] = [META, GROUPS, BATCHES, JOBS, STATES, LEASES, BLOBS, REMEMBERED];
+/// Job number × 16 + a place → one recorded run of the job; see [`super::codec::run_key`].
+pub(super) const RUNS: Table = Table::new(8, "runs").long_values();
+
+pub(super) const ALL: [Table; 9] = [
+    META, GROUPS, BATCHES, JOBS, STATES, LEASES, BLOBS, REMEMBERED, RUNS,
+];

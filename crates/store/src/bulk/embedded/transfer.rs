@@ -7,7 +7,9 @@ use std::path::Path;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::record::{BatchRecord, BatchSeq, GroupRecord, JobProgress, JobRecord, LimitsRecord};
+use tidegate_core::bulk::record::{
+    BatchRecord, BatchSeq, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord,
+};
 use tidegate_core::bulk::{Fence, JobSeq};
 use tidegate_core::ids::{JobId, JobType};
 use tidegate_core::time::Timestamp;
@@ -17,7 +19,7 @@ use tidegate_durable::{Disk, DiskError, DurableError, Op, Reader, folder};
 
 use super::super::transfer::{self, Counts, ExportWriter, Line, unwritten};
 use super::codec::{self, Progress, meta_key};
-use super::tables::{self, BATCHES, BLOBS, GROUPS, JOBS, META, STATES};
+use super::tables::{self, BATCHES, BLOBS, GROUPS, JOBS, META, RUNS, STATES};
 use super::{EmbeddedBulkStore, FOLDER, recover};
 use crate::StoreError;
 
@@ -105,7 +107,8 @@ fn export(from: &dyn Reader, out: impl Write) -> Result<Counts, StoreError> {
             let job = whole_job(from, seq, bytes)?;
             let cancel_fence = cancelled.get(&job.batch).copied().unwrap_or_default();
             let state = whole_state(from, seq, cancel_fence)?;
-            write(&Line::Job { job, state })
+            let runs = runs_of(from, JobSeq(seq), state.as_ref())?;
+            write(&Line::Job { job, state, runs })
         })
     });
     scanned.map_err(|error| failed.unwrap_or(DurableError::from(error).into()))?;
@@ -147,6 +150,16 @@ fn whole_state(from: &dyn Reader, seq: u64, cancel_fence: Fence) -> Result<Optio
     Ok(Some(state))
 }
 
+fn runs_of(from: &dyn Reader, job: JobSeq, state: Option<&JobProgress>) -> Result<Vec<RunRecord>, DiskError> {
+    let mut runs = Vec::new();
+    for number in codec::runs_kept(state.map_or(0, |state| state.runs)) {
+        if let Some(bytes) = from.get(RUNS, codec::run_key(job, number))? {
+            runs.push(decode("a run", &bytes)?);
+        }
+    }
+    Ok(runs)
+}
+
 fn import(disk: &dyn Disk, input: impl BufRead) -> Result<Counts, StoreError> {
     let mut ops = Vec::new();
     let mut last_seq = 0;
@@ -183,7 +196,10 @@ fn add(ops: &mut Vec<Op>, line: Line) -> u64 {
             ops.push(Op::Put(BATCHES, batch.seq.0, encode(&batch)));
             batch.seq.0
         }
-        Line::Job { job, state } => {
+        Line::Job { job, state, runs } => {
+            for run in runs {
+                ops.push(Op::Put(RUNS, codec::run_key(job.seq, run.number), encode(&run)));
+            }
             let (record, blob) = codec::encode_job(&job);
             ops.push(Op::Put(JOBS, job.seq.0, record));
             ops.extend(blob.map(|blob| Op::Put(BLOBS, codec::payload_blob(job.seq), blob)));

@@ -41,6 +41,7 @@ local function deny_next(g, flow)
   push(names.flow(int(g.seq), flow.k, 't'), entry(J))
   flow.nt = flow.nt + 1
   congest(g)
+  M.queues[J.queue].dl = M.queues[J.queue].dl + 1
   shift(g, WAITING, DELAYED)
   denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, M.started + M.ready, rate.window(),
     started_in(g, M.win) + g.c[READY], per_group_limit() }

@@ -22,7 +22,11 @@ local resets = {}
 local WAITING, READY, RUNNING, DELAYED, COMPLETED, DEAD = 1, 2, 3, 4, 5, 6
 local BATCH = { CREATED = 0, DISPATCHED = 1, RUNNING = 2, AGGREGATING = 3, COMPLETED = 4, FAILED = 5, CANCELLED = 6 }
 local DELAY = { RATE_LIMITED = 0, API_THROTTLED = 1, TRANSIENT_ERROR = 2, LEASE_EXPIRED = 3, SCHEDULED = 4 }
-local DIED = { FAILED = 0, ATTEMPTS = 1, EXPIRED = 2, CANCELLED = 3 }
+-- With the error of a job that has none.
+local DIED = {
+  FAILED = 0, ATTEMPTS = 1, EXPIRED = 2, CANCELLED = 3,
+  [0] = 'failed without a reason', 'attempts used up', 'expired before it could start', 'cancelled',
+}
 local TAG_LIMIT = 9007199254740992
 
 local function keys_of(prefix)
@@ -41,12 +45,14 @@ local function keys_of(prefix)
     congested = prefix .. 'group:congested',
     batch = prefix .. 'batch',
     batch_ids = prefix .. 'batch:ids',
+    batch_seqs = prefix .. 'batch:seqs',
     summary = prefix .. 'batch:summary',
     aggregating = prefix .. 'batch:aggregating',
     cancelling = prefix .. 'batch:cancelling',
     finished_batches = prefix .. 'batch:finished',
     job = prefix .. 'job',
     state = prefix .. 'job:state',
+    runs = prefix .. 'job:runs',
     finished = prefix .. 'job:finished',
     crowded = prefix .. 'job:crowded',
     dead = prefix .. 'job:dead',

@@ -2,7 +2,6 @@
 --
 -- Shared by every transition that touches a job, so that exactly one call sees the last job of a batch end.
 
-local MAX_ERRORS = 10
 -- Every batch that was read is written back, unless the transition marks the ones it changes.
 local batches, dropped_batches, changed_batches, marks_changes
 resets[#resets + 1] = function()
@@ -34,6 +33,7 @@ local function create_batch(g, id, threshold, keep, implicit, callback)
   M.batches = M.batches + 1
   call('HSET', K.batch_ids, int(g.seq) .. ':' .. id, seq)
   call('ZADD', names.batches(g.seq), seq, seq)
+  call('ZADD', K.batch_seqs, seq, seq)
   g.opens[#g.opens + 1] = seq
   return a
 end
@@ -42,7 +42,7 @@ local function raise_status(a, status)
 end
 local function is_open(a) return a.status < BATCH.AGGREGATING end
 local function keep_error(a, text)
-  if #a.err >= MAX_ERRORS then return end
+  if #a.err >= 10 then return end
   for _, kept in ipairs(a.err) do
     if kept == text then return end
   end

@@ -20,10 +20,11 @@ while true do
   local seqs = {}
   for i = 1, min(50, #found) do seqs[i] = tonumber(string.sub(found[i], 17)) end
   load_jobs(seqs)
+  runs.load(seqs)
   for i, seq in ipairs(seqs) do
     local J = jobs[seq]
     local a = get_batch(J.a)
-    after, left, bytes = found[i], left - 1, bytes + #J.blob + #J.text
+    after, left, bytes = found[i], left - 1, bytes + #J.blob + #J.text + #runs.of(J)
     if matches(J, a) then
       out[#out + 1] = { get_group(a.g).id, view_of(J, a) }
     end

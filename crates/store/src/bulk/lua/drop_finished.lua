@@ -80,6 +80,7 @@ local function drop_batch(a)
   call('HDEL', K.batch_ids, int(a.g) .. ':' .. a.id)
   call('ZREM', K.cancelling, a.seq)
   call('ZREM', names.batches(int(a.g)), a.seq)
+  call('ZREM', K.batch_seqs, a.seq)
   call('DEL', names.runs(int(a.seq)))
   for _, parked in ipairs(a.parked) do call('DEL', names.parked(int(a.seq), parked.k)) end
   g.opens = without(g.opens, a.seq)

@@ -40,6 +40,7 @@ end
 local function write_dropped()
   in_parts('HDEL', K.job, gone)
   in_parts('HDEL', K.state, gone)
+  in_parts('HDEL', K.runs, gone)
   for a, ids in pairs(remembered) do in_parts('SADD', names.dropped(int(a)), ids) end
   for g, ids in pairs(gone_ids) do in_parts('HDEL', names.ids(int(g)), ids) end
   -- Skips the numbers before the first kept job from now on.

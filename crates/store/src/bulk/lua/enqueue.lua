@@ -122,7 +122,7 @@ for i = 1, count do
     local seq = give_seq()
     local home = home_of(name, flags % 4 + 1)
     local flow = home.flow
-    flow.un = flow.un + 1
+    flow_gains(flow, 1)
     accepted = accepted + 1
     answers[i], seen[id] = seq, seq
     put[accepted * 2 - 1], put[accepted * 2] = seq, home.before .. tail
@@ -133,8 +133,10 @@ for i = 1, count do
     end
     if run and run > now then
       delayed = delayed + 1
+      M.queues[flow.l].dl = M.queues[flow.l].dl + 1
       zput(K.delayed, padded(seq), run)
-      call('HSET', K.state, seq, struct.pack(STATE, DELAYED, NOWHERE, 0, 0, 0, 0, run, DELAY.SCHEDULED, 0, 0, 0))
+      call('HSET', K.state, seq, struct.pack(STATE, DELAYED, NOWHERE, 0, 0, 0, 0, run, DELAY.SCHEDULED, 0, 0, 0)
+        .. runs.none)
       notify_timer = true
     else
       waiting = waiting + 1

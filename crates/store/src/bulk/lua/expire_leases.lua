@@ -14,6 +14,7 @@ for _, text in ipairs(over) do
   local kind, failures = kind_of(J.kind), J.att
   end_lease(J)
   feedback.lost(J, g)
+  runs.record(J, runs.LEASE_EXPIRED, '')
   J.att, J.sp = failures + 1, NOWHERE
   if is_cancelled(J, a) then
     die(J, DIED.CANCELLED, '')

@@ -68,11 +68,13 @@ while arg < #ARGV do
     local seqs = {}
     for seq = from, min(from + 49, first + count - 1) do seqs[#seqs + 1] = seq end
     load_jobs(seqs)
+    runs.load(seqs)
     for _, seq in ipairs(seqs) do
       local J = jobs[seq]
       if J then
-        out[#out + 1] = { seq, J.state, J.sp, J.att, J.thr, J.fence, J.at, J.delay, J.death, flag(J.lifted), J.blob, J.text }
-        bytes = bytes + #J.blob + #J.text
+        out[#out + 1] = { seq, J.state, J.sp, J.att, J.thr, J.fence, J.at, J.delay, J.death, flag(J.lifted), J.blob, J.text,
+          J.started, J.owner, flag(J.doomed), runs.of(J) }
+        bytes = bytes + #J.blob + #J.text + #runs.of(J)
       end
     end
   end

@@ -343,7 +343,7 @@ local function queue_for(name)
   if i then return i end
   local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
   M.queues[#M.queues + 1] = {
-    n = name, c = { 0, 0, 0 }, r = 0, s = 0, gr = 0, run = 0, d = downstream.new(), hp = 0,
+    n = name, c = { 0, 0, 0 }, r = 0, s = 0, gr = 0, run = 0, un = 0, dl = 0, d = downstream.new(), hp = 0,
     o = { order(), order(), order() },
   }
   return #M.queues
@@ -389,8 +389,13 @@ local function drop_lists(g, flow)
   end
   flow.stale = nil
 end
+local function flow_gains(flow, n)
+  flow.un = flow.un + n
+  local queue = M.queues[flow.l]
+  queue.un = queue.un + n
+end
 local function flow_loses(g, flow)
-  flow.un = flow.un - 1
+  flow_gains(flow, -1)
   if flow.un > 0 then return end
   leave_order(flow)
   settle_tag(flow)

@@ -16,7 +16,7 @@ resets[#resets + 1] = function()
   jobs, dropped_jobs, unpack_blob, cut, last_lease = {}, {}, struct.unpack, string.sub, {}
   UNTOUCHED = { __index = {
     state = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = DELAY.SCHEDULED, death = DIED.FAILED,
-    lifted = false, pz = 0, text = '',
+    lifted = false, doomed = false, pz = 0, text = '', started = 0, owner = '', progress = '',
   } }
 end
 
@@ -31,7 +31,7 @@ local function read_job(seq, blob)
   return setmetatable({
     seq = seq, a = a, queue = queue, v = flags % 4 + 1, blob = blob, exp = exp,
     kind = cut(blob, pos + idlen, pos + idlen + kindlen - 1),
-    ph = nil, sp = nil, fence = nil, at = nil, dirty = nil, started = nil, owner = nil, req = nil, row = nil,
+    ph = nil, sp = nil, fence = nil, at = nil, dirty = nil, started = nil, owner = nil, progress = nil, req = nil, row = nil,
   }, UNTOUCHED)
 end
 local function job_id(J)
@@ -42,36 +42,50 @@ local function job_id(J)
 end
 
 local STATE = '>BBI2I2I2I7I7BBBI2'
-local LEASE = '>I7I7I5I2BI2I2'
+-- Of a running job: started, expires, batch, queue, priority, lengths of type, owner and progress, which follow; then the
+-- request that leased it.
+local LEASE = '>I7I7I5I2BI2I2I2'
+-- Runs: those that did not complete their job are recorded, see below. The state of a job that does not run begins, behind
+-- its fixed part, with the run that completed it: when it began or 0, the length of its worker, which follows.
+local runs = { COMPLETING = '>I7I2', FAILED = 1, RETRY = 2, THROTTLED = 3, LEASE_EXPIRED = 4 }
+resets[#resets + 1] = function()
+  runs.read, runs.changed, runs.none = {}, {}, struct.pack(runs.COMPLETING, 0, 0)
+end
 local function read_state(J, raw)
   local lifted, pos
   J.state, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death, lifted, J.pz, pos = struct.unpack(STATE, raw)
-  J.lifted = lifted == 1
+  J.lifted, J.doomed = lifted % 2 == 1, lifted >= 2
   if J.state == RUNNING then
-    local kindlen, ownerlen
-    J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, pos = struct.unpack(LEASE, raw, pos)
+    local kindlen, ownerlen, progresslen
+    J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, progresslen, pos = struct.unpack(LEASE, raw, pos)
     if J.exp == 0 then J.exp = nil end
     -- A plain start does not repeat the type if no type has settings.
     if kindlen > 0 or not J.kind then J.kind = string.sub(raw, pos, pos + kindlen - 1) end
     J.owner = string.sub(raw, pos + kindlen, pos + kindlen + ownerlen - 1)
-    J.req = string.sub(raw, pos + kindlen + ownerlen)
+    J.progress = string.sub(raw, pos + kindlen + ownerlen, pos + kindlen + ownerlen + progresslen - 1)
+    J.req = string.sub(raw, pos + kindlen + ownerlen + progresslen)
   else
-    J.text = string.sub(raw, pos)
+    local ownerlen
+    J.started, ownerlen, pos = struct.unpack(runs.COMPLETING, raw, pos)
+    J.owner = string.sub(raw, pos, pos + ownerlen - 1)
+    J.text = string.sub(raw, pos + ownerlen)
   end
   return J
 end
 local function state_of(J)
   local state = struct.pack(STATE, J.state, J.sp, J.n, J.att, J.thr, J.fence, J.at, J.delay, J.death,
-    J.lifted and 1 or 0, J.pz)
-  if J.state ~= RUNNING then return state .. J.text end
+    (J.lifted and 1 or 0) + (J.doomed and 2 or 0), J.pz)
+  if J.state == COMPLETED then return state .. struct.pack(runs.COMPLETING, J.started, #J.owner) .. J.owner .. J.text end
+  if J.state ~= RUNNING then return state .. runs.none .. J.text end
   -- The same for all leases of one call and batch.
   local last = last_lease
-  if last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
+  if J.progress == '' and last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
     and last.queue == J.queue and last.started == J.started then
     return state .. last.text
   end
-  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.queue, J.v, #J.kind, #J.owner) .. J.kind .. J.owner .. J.req
-  if not J.exp then
+  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.queue, J.v, #J.kind, #J.owner, #J.progress) .. J.kind .. J.owner
+    .. J.progress .. J.req
+  if not J.exp and J.progress == '' then
     last.a, last.req, last.kind, last.v, last.queue, last.started, last.text = J.a, J.req, J.kind, J.v, J.queue, J.started, text
   end
   return state .. text
@@ -164,8 +178,8 @@ local function detach(J)
   one_less(g, flow, sp)
 end
 
--- Whether the batch was cancelled since the job was accepted or replayed: it must not start again.
-local function is_cancelled(J, a) return a.cancelled and J.fence < a.xf end
+-- Whether the job, or its batch, was cancelled since the job was accepted or replayed: it must not start again.
+local function is_cancelled(J, a) return J.doomed or (a.cancelled and J.fence < a.xf) end
 -- Dead jobs by the time of their death; J.at is that time.
 local function dead_entry(J) return padded(J.at) .. padded(J.seq) end
 
@@ -173,7 +187,10 @@ local function dead_entry(J) return padded(J.at) .. padded(J.seq) end
 local function set_waiting(g, J)
   if J.state == WAITING then return end
   local from = J.state
-  if from == DELAYED then uncongest(g, J.delay) end
+  if from == DELAYED then
+    uncongest(g, J.delay)
+    M.queues[J.queue].dl = M.queues[J.queue].dl - 1
+  end
   J.state, J.dirty = WAITING, true
   shift(g, from, WAITING)
 end
@@ -181,6 +198,7 @@ end
 local function delay(g, J, due, reason)
   J.state, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
   zput(K.delayed, padded(J.seq), due)
+  M.queues[J.queue].dl = M.queues[J.queue].dl + 1
   congest(g)
   shift(g, RUNNING, DELAYED)
   notify_timer = true
@@ -212,7 +230,7 @@ local function finish(J, state, text)
   if J.state == DELAYED then set_waiting(g, J) end
   if J.exp and not J.lifted then zdrop(K.expiring, padded(J.seq)) end
   local from = J.state
-  J.state, J.at, J.lifted, J.dirty, J.text, J.sp = state, now, true, true, text, NOWHERE
+  J.state, J.at, J.lifted, J.doomed, J.dirty, J.text, J.sp = state, now, true, false, true, text, NOWHERE
   shift(g, from, state)
   flow_loses(g, flow)
   a.un = a.un - 1
@@ -223,15 +241,9 @@ local function finish(J, state, text)
   end
   return a, g
 end
-DIED.TEXT = {
-  [DIED.FAILED] = 'failed without a reason',
-  [DIED.ATTEMPTS] = 'attempts used up',
-  [DIED.EXPIRED] = 'expired before it could start',
-  [DIED.CANCELLED] = 'cancelled',
-}
 -- Ends a detached job without success; returns true if that completed its batch.
 local function die(J, reason, text)
-  if text == '' then text = DIED.TEXT[reason] end
+  if text == '' then text = DIED[reason] end
   J.death = reason
   local a = finish(J, DEAD, text)
   zput(K.dead, dead_entry(J), 0)
@@ -241,10 +253,47 @@ local function die(J, reason, text)
   end
   return complete_if_done(a)
 end
+-- The records of the runs of a job that did not complete it, the latest ten: number, began or 0, ended, how, length of the
+-- worker's name and of the error, which follow.
+function runs.load(seqs)
+  local missing = {}
+  for _, seq in ipairs(seqs) do
+    if runs.read[seq] == nil then missing[#missing + 1] = seq end
+  end
+  for from = 1, #missing, 4000 do
+    local to = min(from + 3999, #missing)
+    local got = call('HMGET', K.runs, unpack(missing, from, to))
+    for i = from, to do runs.read[missing[i]] = got[i - from + 1] or '' end
+  end
+end
+function runs.of(J)
+  runs.load({ J.seq })
+  return runs.read[J.seq]
+end
+function runs.record(J, ended_as, text)
+  local raw, starts, number, pos = runs.of(J), {}, 0, 1
+  while pos <= #raw do
+    starts[#starts + 1] = pos
+    local _, ownerlen, textlen
+    number, _, _, _, ownerlen, textlen, pos = struct.unpack('>I4I7I7BI2I2', raw, pos)
+    pos = pos + ownerlen + textlen
+  end
+  if #starts >= 10 then raw = string.sub(raw, starts[#starts - 8]) end
+  local head = struct.pack('>I4I7I7BI2I2', number + 1, J.started, now, ended_as, #J.owner, #text)
+  runs.read[J.seq], runs.changed[J.seq] = raw .. head .. J.owner .. text, true
+end
+function runs.write()
+  local put = {}
+  for seq in pairs(runs.changed) do
+    put[#put + 1] = seq
+    put[#put + 1] = runs.read[seq]
+  end
+  in_parts('HSET', K.runs, put)
+end
 -- A job as views show it.
 local function view_of(J, a)
   return { J.seq, J.v, J.state, J.att, kind_of(J.kind).retries, J.thr, J.at, J.delay, J.death, a.id, M.queues[J.queue].n,
-    J.blob, J.text }
+    J.blob, J.text, J.started, J.owner, J.progress, J.doomed and 1 or 0, runs.of(J) }
 end
 function running.ended(queue, count)
   -- Somebody may wait for the place.
@@ -282,6 +331,7 @@ local function flush()
   write_groups()
   write_batches()
   write_jobs()
+  runs.write()
   for _, l in pairs(lists) do write_list(l) end
   write_zsets()
   local bits = (notify_work and 1 or 0) + (notify_aggregate and 2 or 0) + (notify_timer and 4 or 0)

@@ -106,7 +106,7 @@ while not stop do
   J.fence = M.fence
   M.fence = M.fence + 1
   J.state, J.sp, J.at, J.dirty = RUNNING, NOWHERE, now + kind.timeout + C.margin, true
-  J.started, J.owner, J.req = now, who, request
+  J.started, J.owner, J.req, J.progress = now, who, request, ''
   charge()
   queue.s, queue.run = queue.s + 1, queue.run + 1
   feedback.start(index, g)

@@ -23,8 +23,7 @@ function move.home(J)
   call('HSET', K.job, J.seq, J.blob)
   -- A dead job is none of its flow.
   if J.state == DEAD then return end
-  local to = flow_for(g, J.queue, J.v)
-  to.un = to.un + 1
+  flow_gains(flow_for(g, J.queue, J.v), 1)
   flow_loses(g, flow)
 end
 

@@ -34,7 +34,7 @@ local function plain_starts(index, queue, most, who, out, of)
     of[#of + 1] = g.id
     of[#of + 1] = a.id
     local tail = pack('>I7BBBI2', at, DELAY.SCHEDULED, DIED.FAILED, 0, 0)
-      .. pack(LEASE, now, 0, aseq, index, priority, #kind, #who) .. kind .. who .. request
+      .. pack(LEASE, now, 0, aseq, index, priority, #kind, #who, 0) .. kind .. who .. request
     return { at = at, timeout = settings.timeout, index = #of / 2, tail = tail }
   end
 

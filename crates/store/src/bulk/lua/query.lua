@@ -12,24 +12,6 @@
 --   congested groups for a summary; 10,000 stale entries per flow
 local what = next_arg()
 
--- When the first job of a flow was accepted. Skips entries of ended jobs, but only a few (see stale).
-local function first_created(g, flow)
-  local name = flow.nr > 0 and 'r' or flow.nt > 0 and 't' or 'f'
-  local key, from = names.flow(int(g.seq), flow.k, name), 0
-  while from < 10000 do
-    local got = call('LRANGE', key, from, from == 0 and 0 or from + 99)
-    if #got == 0 then return nil end
-    load_entries(got)
-    for _, text in ipairs(got) do
-      local J = job_at(text)
-      if J then
-        local _, created = unpack_blob(BLOB, J.blob)
-        return created
-      end
-    end
-    from = from + #got
-  end
-end
 -- In whole seconds, or -1: the precision of the core.
 local function waiting_since(g)
   local since
@@ -117,6 +99,7 @@ elseif what == 'jobs' then
     local seqs = numbers_from(a, from, min(1000, most + 1))
     if #seqs == 0 then break end
     load_jobs(seqs)
+    runs.load(seqs)
     for _, seq in ipairs(seqs) do
       from, passed = seq + 1, passed + 1
       if jobs[seq] then

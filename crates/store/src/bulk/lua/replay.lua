@@ -25,7 +25,7 @@ if a.cancelled then
   J.fence = M.fence
   M.fence = M.fence + 1
 end
-flow.un = flow.un + 1
+flow_gains(flow, 1)
 shift(g, DEAD, WAITING)
 a.un = a.un + 1
 if is_open(a) then a.c[3] = a.c[3] - 1 end

@@ -67,13 +67,15 @@ end
 
 local function restore_unfinished(J, a, g, state, at, reason)
   local flow = flow_for(g, J.queue, J.v)
-  flow.un, a.un = flow.un + 1, a.un + 1
+  flow_gains(flow, 1)
+  a.un = a.un + 1
   if is_open(a) then a.c[1] = a.c[1] + 1 end
   if J.exp and not J.lifted then zput(K.expiring, padded(J.seq), J.exp) end
   if state == '' and at and at > now then state, reason = 'l', DELAY.SCHEDULED end
   if state == 'l' then
     J.state, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
     zput(K.delayed, padded(J.seq), at)
+    M.queues[J.queue].dl = M.queues[J.queue].dl + 1
     if reason ~= DELAY.SCHEDULED then congest(g) end
     shift(g, nil, DELAYED)
     return
@@ -96,7 +98,7 @@ end
 
 -- number, batch, created, type, packed job, state ("" without a state, w waiting, l delayed, d completed, x dead),
 -- attempts, throttles, fence, "1" if it still expires, time of the state (run_at without a state) or "", reason,
--- result or error.
+-- result or error, when the run began that completed it or 0, its worker, "1" if it was cancelled while it ran, its runs.
 local function restore_job()
   local seq, a, created, kind, tail = next_number(), get_batch(next_number()), next_number(), next_arg(), next_arg()
   local g, queue = get_group(a.g), queue_for(kind_of(kind).queue)
@@ -116,6 +118,10 @@ local function restore_job()
   local state = next_arg()
   J.att, J.thr, J.fence, J.lifted = next_number(), next_number(), next_number(), not next_flag()
   local at, reason, text = next_number(), next_number(), next_arg()
+  J.started, J.owner, J.doomed = next_number(), next_arg(), next_flag()
+  local of_job = next_arg()
+  if of_job ~= '' then call('HSET', K.runs, seq, of_job) end
+  if J.doomed then J.dirty = true end
   M.fence = max(M.fence, J.fence + 1)
   if state == 'd' or state == 'x' then
     J.state = state == 'd' and COMPLETED or DEAD

@@ -25,6 +25,10 @@ local function running_job(i)
   return jobs[seq]
 end
 
+-- How a run ended that did not complete its job. A released one was none.
+local RAN = {
+  b = runs.FAILED, f = runs.FAILED, t = runs.THROTTLED, g = runs.THROTTLED, r = runs.RETRY, o = runs.RETRY,
+}
 local function dead(J, reason, text)
   local complete = die(J, reason, text)
   return { 'dead', reason, complete and 1 or 0 }
@@ -60,7 +64,7 @@ local function carry_out(J, outcome, time, text)
     delay(g, J, due, DELAY.TRANSIENT_ERROR)
     return { 'delayed', due, DELAY.TRANSIENT_ERROR }
   else
-    J.sp, J.text = NOWHERE, ''
+    J.sp, J.text, J.started, J.owner = NOWHERE, '', 0, ''
     set_waiting(g, J)
     move.home(J)
     give_back(g, g.flows[J.queue .. ':' .. J.v], J)
@@ -95,7 +99,7 @@ local function book_plain()
     g.c[RUNNING], M.c[RUNNING] = g.c[RUNNING] - n + 1, M.c[RUNNING] - n + 1
     g.c[COMPLETED], M.c[COMPLETED] = g.c[COMPLETED] + n - 1, M.c[COMPLETED] + n - 1
     shift(g, RUNNING, COMPLETED)
-    flow.un = flow.un - n + 1
+    flow_gains(flow, 1 - n)
     flow_loses(g, flow)
     a.un, a.c[2] = a.un - n, a.c[2] + n
     running.ended(M.queues[p.queue], n)
@@ -129,6 +133,8 @@ local function book_if_plain(i, at)
   end
   p.n, p.last, p.throttles = p.n + 1, i, p.throttles + throttles
   feedback.plain(queue, started)
+  local kindlen, ownerlen = struct.unpack('>I2I2', raw, LEASE_AT + 22)
+  local worker = string.sub(raw, LEASE_AT + 28 + kindlen, LEASE_AT + 27 + kindlen + ownerlen)
   local text = ARGV[at - 4]
   local n = string.sub(raw, 3, 4)
   if n ~= '\0\0' then
@@ -137,7 +143,8 @@ local function book_if_plain(i, at)
   end
   keep_finished(p.g, text, now)
   plain_states[#plain_states + 1] = seq
-  plain_states[#plain_states + 1] = completed_head .. string.sub(raw, 3, 15) .. completed_tail .. ARGV[at]
+  plain_states[#plain_states + 1] = completed_head .. string.sub(raw, 3, 15)  .. completed_tail
+    .. struct.pack(runs.COMPLETING, started, ownerlen) .. worker .. ARGV[at]
   plain_ended[#plain_ended + 1] = padded(seq)
   -- The same job a second time in this call is stale.
   jobs[seq], out[i] = false, { 'completed', 0 }
@@ -152,6 +159,8 @@ for i = 1, count do
     local J = running_job(i)
     if J and J.state == RUNNING and J.fence == fence then
       end_lease(J)
+      local ended_as = RAN[ARGV[at - 2]]
+      if ended_as then runs.record(J, ended_as, ARGV[at]) end
       out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
       lease_ended(get_group(get_batch(J.a).g), J.queue)
     elseif retried and J == nil then

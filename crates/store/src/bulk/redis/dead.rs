@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 
 use futures_util::future::join_all;
 use tidegate_core::bulk::dead::MAX_PAGE;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, DeadView, Page, Query};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, FoundView, Page, Query};
 use tidegate_core::bulk::{JobSeq, PurgeParams, Refusal};
 use tidegate_core::time::Timestamp;
 use tidegate_redis::Args;
 
 use super::{Shared, decode, scripts};
 use crate::StoreError;
-use crate::bulk::DeadJob;
+use crate::bulk::FoundJob;
 
 /// The time of death, and the job.
 type Death = (Timestamp, JobSeq);
@@ -23,7 +23,7 @@ impl Shared {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         let max = max.clamp(1, MAX_PAGE);
         let shards = match &filter.group {
             Some(group) => self.shard_of(group)..self.shard_of(group) + 1,
@@ -33,7 +33,7 @@ impl Shared {
         let pages = pages.into_iter().collect::<Result<Vec<_>, StoreError>>()?;
         // A shard that stopped early may have further jobs behind this point.
         let reached = pages.iter().filter_map(|(_, next)| *next).max();
-        let mut items: Vec<DeadJob> = pages.into_iter().flat_map(|(items, _)| items).collect();
+        let mut items: Vec<FoundJob> = pages.into_iter().flat_map(|(items, _)| items).collect();
         items.sort_unstable_by_key(|dead| Reverse(death(dead)));
         let whole = items.len();
         items.retain(|dead| reached.is_none_or(|reached| death(dead) >= reached));
@@ -56,7 +56,7 @@ impl Shared {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<(Vec<DeadJob>, Option<Death>), StoreError> {
+    ) -> Result<(Vec<FoundJob>, Option<Death>), StoreError> {
         let numbers = self.numbers(shard);
         let local = |cursor: Cursor| {
             let (at, job) = cursor.death();
@@ -71,7 +71,7 @@ impl Shared {
         };
         let mut items = self.look(shard, &query).await?;
         let dead = items.items()?.each(|one| -> Result<_, StoreError> {
-            Ok(DeadJob {
+            Ok(FoundJob {
                 group: one.name()?,
                 details: decode::job(&mut one.items()?, numbers)?,
             })
@@ -93,14 +93,14 @@ impl Shared {
     }
 }
 
-fn death(dead: &DeadJob) -> Death {
+fn death(dead: &FoundJob) -> Death {
     let view = &dead.details.view;
     (view.finished_at.unwrap_or_default(), view.seq)
 }
 
 /// The same page as the state machine returns it.
-pub(super) fn without_bodies(page: Page<DeadJob>) -> Page<DeadView> {
-    let view = |dead: DeadJob| DeadView {
+pub(super) fn without_bodies(page: Page<FoundJob>) -> Page<FoundView> {
+    let view = |dead: FoundJob| FoundView {
         group: dead.group,
         job: dead.details.view,
     };

@@ -4,12 +4,14 @@ use bytes::Bytes;
 use tidegate_core::bulk::congestion::{Backoff, CongestionLevel, estimate_completion};
 use tidegate_core::bulk::views::*;
 use tidegate_core::bulk::*;
-use tidegate_core::ids::{BatchId, GroupId};
+use tidegate_core::ids::{BatchId, GroupId, Owner};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_redis::Items;
 
 use super::blob::Blob;
+use super::run_log;
 use crate::StoreError;
+use crate::bulk::job_runs::{LastRun, runs};
 use crate::bulk::{JobDetails, LeasedJob};
 
 type StoreResult<T> = Result<T, StoreError>;
@@ -471,29 +473,50 @@ pub(super) fn job(one: &mut Items, numbers: Numbers) -> StoreResult<JobDetails> 
     };
     let blob = Blob::read(one.bytes()?)?;
     let text: Bytes = one.bytes()?;
-    let (mut result, mut error) = (None, None);
+    let (started, worker) = (one.unsigned()?, one.text()?);
+    let started_at = (started > 0).then_some(Timestamp(started));
+    let worker = Owner::new(worker).ok();
+    let progress = run_log::read_progress(one.bytes()?);
+    let cancelled = one.flag()?;
+    let records = run_log::read(one.bytes()?)?;
+    let (mut result, mut error, mut completed, mut running) = (None, None, None, None);
     match state {
-        JobState::Completed => result = Some(text),
+        JobState::Completed => {
+            result = Some(text);
+            completed = worker.map(|worker| LastRun { started_at, worker });
+        }
+        JobState::Running => {
+            running = worker.map(|worker| RunningView {
+                started_at,
+                worker,
+                progress,
+                cancelled,
+            });
+        }
         JobState::Dead => error = Some(String::from_utf8_lossy(&text).into_owned()),
         _ => {}
     }
+    let view = JobView {
+        seq,
+        batch,
+        kind: blob.kind,
+        queue,
+        priority,
+        state,
+        attempts: failures + last,
+        max_attempts: retries + 1,
+        throttles,
+        delayed: (state == JobState::Delayed).then_some((at, delay)),
+        running,
+        deadline: (state == JobState::Running).then_some(at),
+        dead: (state == JobState::Dead).then_some(death),
+        finished_at: state.is_finished().then_some(at),
+    };
     Ok(JobDetails {
         id: blob.id,
-        view: JobView {
-            seq,
-            batch,
-            kind: blob.kind,
-            queue,
-            priority,
-            state,
-            attempts: failures + last,
-            max_attempts: retries + 1,
-            throttles,
-            delayed: (state == JobState::Delayed).then_some((at, delay)),
-            deadline: (state == JobState::Running).then_some(at),
-            dead: (state == JobState::Dead).then_some(death),
-            finished_at: state.is_finished().then_some(at),
-        },
+        created_at: blob.created_at,
+        runs: runs(records, &view, completed),
+        view,
         payload: blob.payload,
         result,
         error,

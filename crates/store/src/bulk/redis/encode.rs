@@ -5,7 +5,7 @@ use tidegate_core::bulk::*;
 use tidegate_core::limits::quota::Limit;
 use tidegate_redis::Args;
 
-use super::{blob, settings};
+use super::{blob, jobs, settings};
 
 /// One shard's call: jobs and leases carry the numbers of that shard.
 pub(super) fn enqueue(p: &EnqueueParams, max_payload: u64) -> Args {
@@ -204,6 +204,28 @@ pub(super) fn query(query: &Query) -> Args {
             args.option(filter.reason, |args, reason| {
                 args.number(reason as i64);
             });
+        }
+        Query::Jobs { filter, after, max } => {
+            match after.map(jobs::place) {
+                Some((batch, job)) => args.big(batch).big(job),
+                None => args.text("").text(""),
+            };
+            args.number(*max).number(listing::MAX_INSPECTIONS);
+            args.text(filter.group.as_ref().map_or("", |group| group.as_str()));
+            args.text(filter.batch.as_ref().map_or("", |batch| batch.as_str()));
+            args.text(filter.queue.as_ref().map_or("", |queue| queue.as_str()));
+            args.text(filter.kind.as_ref().map_or("", |kind| kind.as_str()));
+            args.option(filter.state, |args, state| {
+                args.number(state as i64 + 1);
+            });
+            for at in [filter.created_after, filter.created_before] {
+                args.option(at, |args, at| {
+                    args.big(at.0 / 1_000);
+                });
+            }
+        }
+        Query::Backlog => {
+            args.number(backlog::MAX_FLOWS_INSPECTED as i64);
         }
         Query::BulkStats => {
             args.text("stats");

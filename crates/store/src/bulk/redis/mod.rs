@@ -15,9 +15,11 @@ mod blob;
 mod dead;
 mod decode;
 mod encode;
+mod jobs;
 mod keys;
 mod known;
 mod limits;
+mod run_log;
 mod scripts;
 mod settings;
 mod shards;
@@ -35,7 +37,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use redis::Cmd;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, Query};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, Page, Query};
 use tidegate_core::bulk::{Command, LeaseOutcome, LeaseParams, Outcome, Refusal, Signals};
 use tidegate_core::clock::Clock;
 use tidegate_core::hash::fnv1a;
@@ -47,7 +49,7 @@ use self::decode::Numbers;
 use self::keys::Keys;
 use self::known::Known;
 pub use self::stored_settings::{Difference, OnOtherSettings, SettingsChange, StoredSettings};
-use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
+use super::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
 /// The version of the key layout. A store with another version is rejected.
@@ -283,6 +285,8 @@ impl Shared {
     async fn look(&self, shard: u32, query: &Query) -> Result<Items, StoreError> {
         let script = match query {
             Query::Dead { .. } => &scripts::DEAD,
+            Query::Jobs { .. } => &scripts::JOBS,
+            Query::Backlog => &scripts::BACKLOG,
             Query::WhyJob(..) | Query::WhyGroup(_) => &scripts::WHY,
             Query::Queues => &scripts::QUEUES,
             Query::Limits => &scripts::LIMITS,
@@ -427,8 +431,17 @@ impl BulkStore for RedisBulkStore {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         self.shared.dead(filter, after, max).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        self.shared.jobs(filter, after, max).await
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

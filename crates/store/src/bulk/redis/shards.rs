@@ -13,7 +13,7 @@ use tidegate_redis::{Args, Items, Script, time};
 
 use super::decode::{self, ShardLeases};
 use super::limits::Limit;
-use super::{Shared, encode, scripts};
+use super::{Shared, encode, run_log, scripts};
 use crate::StoreError;
 use crate::bulk::LeasedJob;
 
@@ -53,6 +53,7 @@ impl Shared {
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p).await?),
             Command::Replay(p) => Outcome::Replay(self.replay(p).await?),
             Command::Purge(p) => Outcome::Purge(self.purge(p).await?),
+            Command::ChangeJobs(p) => Outcome::ChangeJobs(self.change_jobs(&p).await?),
             Command::ConfigureLimits(p) => Outcome::ConfigureLimits(self.configure_limits(&p).await?),
             Command::DropFinished(p) => Outcome::DropFinished(self.drop_finished(&p).await?),
             Command::SnapshotCongestion(_) => {
@@ -315,12 +316,14 @@ impl Shared {
             .by_shard(
                 &scripts::EXTEND,
                 &p.leases,
-                |lease| lease.job,
-                |leases, shards| {
+                |extension| extension.lease.job,
+                |extensions, shards| {
                     let mut args = Args::default();
                     args.span(p.by);
-                    for &lease in leases {
-                        encode::lease(&mut args, *lease, shards);
+                    for extension in extensions {
+                        encode::lease(&mut args, extension.lease, shards);
+                        let progress = extension.progress.as_ref().map(run_log::pack_progress);
+                        args.bytes(&progress.unwrap_or_default());
                     }
                     args
                 },

@@ -51,6 +51,11 @@ impl Shared {
                 let page = self.dead(filter, *after, *max).await?;
                 return Ok(Ok(View::Dead(dead::without_bodies(page))));
             }
+            Query::Jobs { filter, after, max } => {
+                let page = self.jobs(filter, *after, *max).await?;
+                return Ok(Ok(View::Jobs(dead::without_bodies(page))));
+            }
+            Query::Backlog => return Ok(Ok(View::Backlog(self.backlog().await?))),
             Query::Queues => return Ok(Ok(View::Queues(self.queues().await?))),
             Query::Limits => return Ok(Ok(View::Limits(self.limits().await?))),
             Query::WhyJob(group, _)

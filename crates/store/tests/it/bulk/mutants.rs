@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, Page, View, Wait};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, Page, View, Wait};
 use tidegate_core::bulk::{
     Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Set, Settled,
 };
@@ -15,7 +15,7 @@ use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_store::StoreError;
 use tidegate_store::bulk::conformance::{Guard, case, cases};
-use tidegate_store::bulk::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob, ModelBulkStore};
+use tidegate_store::bulk::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob, ModelBulkStore};
 use tidegate_testkit::conformance::catches;
 
 /// What a wrong store does to its calls and answers.
@@ -72,10 +72,19 @@ impl<F: Fault> BulkStore for Wrong<F> {
         filter: &DeadFilter,
         mut after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         let mut filter = filter.clone();
         self.fault().dead(&mut filter, &mut after);
         self.inner.dead(&filter, after, max).await
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        self.inner.jobs(filter, after, max).await
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

@@ -7,9 +7,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 use tidegate_core::bulk::record::{
-    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, StoredState,
+    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, RunRecord, StoredState,
 };
 use tidegate_core::bulk::{BatchCounts, BatchOptions, DelayReason, Fence, JobState};
+use tidegate_core::ids::Owner;
 use tidegate_core::time::Timestamp;
 use tidegate_redis::{Args, Items, time};
 
@@ -18,7 +19,7 @@ use crate::StoreError;
 use crate::bulk::redis::blob::Blob;
 use crate::bulk::redis::decode::{self, Numbers};
 use crate::bulk::redis::limits::StoredLimits;
-use crate::bulk::redis::scripts;
+use crate::bulk::redis::{run_log, scripts};
 use crate::bulk::transfer::{self, Counts, ExportWriter, Line, unwritten};
 
 /// Limit: records per call.
@@ -163,7 +164,14 @@ impl<'a> Shard<'a> {
                 args.big(first).big(count);
             }
             let mut items = self.page(&args).await?;
-            for (batch, record, fence, mut state) in items.items()?.each(|one| job(one, self.numbers))? {
+            for one in items.items()?.each(|one| job(one, self.numbers))? {
+                let Job {
+                    batch,
+                    record,
+                    fence,
+                    mut state,
+                    runs,
+                } = one;
                 // Its batch was created after the batches were written.
                 let Some(&cancel_fence) = self.batches.get(&batch) else {
                     continue;
@@ -175,7 +183,7 @@ impl<'a> Shard<'a> {
                     batch: BatchSeq(self.whole(batch)),
                     ..record
                 };
-                writer.write(&Line::Job { job, state }).map_err(unwritten)?;
+                writer.write(&Line::Job { job, state, runs }).map_err(unwritten)?;
             }
             if let Some(next) = items.maybe()? {
                 give_back(&mut left, &asked, next);
@@ -309,8 +317,16 @@ fn batch(one: &mut Items) -> StoreResult<Batch> {
     })
 }
 
-/// With the shard's number of its batch, and its fence.
-fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, Option<JobProgress>)> {
+/// A job with the shard's number of its batch, and its fence.
+struct Job {
+    batch: u64,
+    record: JobRecord,
+    fence: u64,
+    state: Option<JobProgress>,
+    runs: Vec<RunRecord>,
+}
+
+fn job(one: &mut Items, numbers: Numbers) -> StoreResult<Job> {
     let seq = numbers.job(one.unsigned()?);
     let state = decode::state(one.int()?)?;
     let in_flow = one.int()? != 0;
@@ -325,11 +341,23 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, O
     let lifted = one.flag()?;
     let blob = Blob::read(one.bytes()?)?;
     let text = one.bytes()?;
+    let started = one.unsigned()?;
+    let worker = one.text()?;
+    let cancelled = one.flag()?;
+    let runs = run_log::read(one.bytes()?)?;
+    let recorded = runs.last().map_or(0, |run| run.number);
     let run_at = blob.run_at.map(|at| time(at.0));
     let expires_at = blob.expires_at.map(|at| time(at.0));
-    let never_started = attempts == 0 && throttles == 0 && fence == 0 && !lifted;
+    let never_started =
+        attempts == 0 && throttles == 0 && fence == 0 && !lifted && !cancelled && recorded == 0;
     let state = match state {
-        JobState::Completed => StoredState::Completed { at, result: text },
+        JobState::Completed => StoredState::Completed {
+            at,
+            started_at: (started > 0).then(|| time(started)),
+            worker: Owner::new(worker)
+                .map_err(|_| StoreError::Corrupt("a completed job has no worker".into()))?,
+            result: text,
+        },
         JobState::Dead => StoredState::Dead {
             at,
             reason: death,
@@ -343,7 +371,8 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, O
         _ => StoredState::Waiting,
     };
     let follows_from_record = match &state {
-        StoredState::Waiting => never_started,
+        // One with a time may have been started early.
+        StoredState::Waiting => never_started && run_at.is_none(),
         StoredState::Delayed { due, reason } => {
             never_started && *reason == DelayReason::Scheduled && run_at == Some(*due)
         }
@@ -352,7 +381,10 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, O
     let state = JobProgress {
         attempts,
         throttles,
+        runs: recorded,
         fence: Fence::default(),
+        priority: blob.priority,
+        cancelled,
         expires: expires_at.is_some() && !lifted,
         state,
     };
@@ -367,7 +399,13 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, O
         expires_at,
         payload: blob.payload,
     };
-    Ok((blob.batch, record, fence, (!follows_from_record).then_some(state)))
+    Ok(Job {
+        batch: blob.batch,
+        record,
+        fence,
+        state: (!follows_from_record).then_some(state),
+        runs,
+    })
 }
 
 #[cfg(test)]

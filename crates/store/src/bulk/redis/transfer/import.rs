@@ -7,14 +7,14 @@ use std::io::BufRead;
 
 use tidegate_core::bulk::NewJob;
 use tidegate_core::bulk::record::{
-    BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord, StoredState,
+    BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord, StoredState,
 };
 use tidegate_redis::{Args, Items};
 
 use super::{Place, StoreResult, without_facts};
 use crate::StoreError;
 use crate::bulk::redis::limits::as_json;
-use crate::bulk::redis::{Shared, blob, encode, scripts, settings};
+use crate::bulk::redis::{Shared, blob, encode, run_log, scripts, settings};
 use crate::bulk::transfer::{Counts, ExportReader, Line};
 
 /// Limit: records and bytes per call.
@@ -78,7 +78,7 @@ impl Import<'_> {
             let shard = match line {
                 Line::Group(group) => self.group(&group)?,
                 Line::Batch(batch) => self.batch(&batch)?,
-                Line::Job { job, state } => self.job(job, state)?,
+                Line::Job { job, state, runs } => self.job(job, state, &runs)?,
                 Line::Limits(limits) => {
                     self.limits(&limits).await?;
                     continue;
@@ -252,7 +252,7 @@ impl Import<'_> {
         Ok(shard)
     }
 
-    fn job(&mut self, job: JobRecord, progress: Option<JobProgress>) -> StoreResult<u32> {
+    fn job(&mut self, job: JobRecord, progress: Option<JobProgress>, runs: &[RunRecord]) -> StoreResult<u32> {
         let Some(&(shard, batch)) = self.batches.get(&job.batch.0) else {
             return Err(StoreError::Import(format!(
                 "job {:?} refers to batch {:?}, which is missing",
@@ -264,7 +264,10 @@ impl Import<'_> {
         let job = NewJob {
             id: job.id,
             kind: job.kind,
-            priority: job.priority,
+            // The record keeps the priority here.
+            priority: progress
+                .as_ref()
+                .map_or(job.priority, |progress| progress.priority),
             payload: job.payload,
             run_at: job.run_at,
             expires_at: job.expires_at,
@@ -280,12 +283,13 @@ impl Import<'_> {
                 args.big(at.0);
             });
             args.text("").text("");
+            args.big(0).text("").flag(false).text("");
             return Ok(shard);
         };
         let (state, at, reason, text): (_, _, _, &[u8]) = match &progress.state {
             StoredState::Waiting => ("w", None, 0, b""),
             StoredState::Delayed { due, reason } => ("l", Some(due), *reason as i64, b""),
-            StoredState::Completed { at, result } => ("d", Some(at), 0, result),
+            StoredState::Completed { at, result, .. } => ("d", Some(at), 0, result),
             StoredState::Dead { at, reason, error } => ("x", Some(at), *reason as i64, error.as_bytes()),
         };
         args.text(state)
@@ -297,7 +301,18 @@ impl Import<'_> {
             args.big(at.0);
         });
         args.number(reason).bytes(text);
-        self.parts[shard as usize].bytes += text.len();
+        let (started, worker) = match &progress.state {
+            StoredState::Completed {
+                started_at, worker, ..
+            } => (started_at.unwrap_or_default().0, worker.as_str()),
+            _ => (0, ""),
+        };
+        let runs = run_log::pack(runs);
+        args.big(started)
+            .text(worker)
+            .flag(progress.cancelled)
+            .bytes(&runs);
+        self.parts[shard as usize].bytes += text.len() + runs.len();
         Ok(shard)
     }
 }

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use tidegate_core::bulk::views::{Cursor, DeadFilter, GroupView, Page, Query, View};
+use tidegate_core::bulk::views::{Cursor, DeadFilter, GroupView, JobFilter, Page, Query, View};
 use tidegate_core::bulk::{
-    Command, DeathReason, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams,
+    Command, DeathReason, JobState, LeaseOutcome, LeaseParams, Outcome, Refusal, ResetStatsParams,
 };
 use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_store::StoreError;
-use tidegate_store::bulk::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
+use tidegate_store::bulk::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob};
 use tidegate_testkit::differential::same;
 
 /// Commands between two comparisons of everything.
@@ -72,7 +72,7 @@ impl Pair {
 
     /// Compares everything that can be read.
     async fn look(&self) -> Result<(), StoreError> {
-        for query in [Query::BulkStats, Query::Queues, Query::Limits] {
+        for query in [Query::BulkStats, Query::Queues, Query::Backlog, Query::Limits] {
             self.seen(query).await?;
         }
         let all = Query::CongestionSummary {
@@ -97,7 +97,23 @@ impl Pair {
             };
             self.look_at_dead(&filter).await?;
         }
+        for state in [None, Some(JobState::Delayed), Some(JobState::Running)] {
+            let filter = JobFilter {
+                state,
+                ..JobFilter::default()
+            };
+            self.look_at_jobs(&filter).await?;
+        }
         self.look_at_dead(&DeadFilter::default()).await
+    }
+
+    /// All of them: cursors of the two differ.
+    async fn look_at_jobs(&self, filter: &JobFilter) -> Result<(), StoreError> {
+        self.same_time().await?;
+        let one = listed(&*self.reference, filter).await?;
+        let other = listed(&*self.other, filter).await?;
+        same(&self.commands, &("jobs", filter), one, other);
+        Ok(())
     }
 
     /// Page by page: a cursor is the same number on both.
@@ -133,6 +149,11 @@ impl Pair {
             ..DeadFilter::default()
         };
         self.look_at_dead(&of_group).await?;
+        let of_group = JobFilter {
+            group: Some(id.clone()),
+            ..JobFilter::default()
+        };
+        self.look_at_jobs(&of_group).await?;
         for batch in &group.batches {
             let query = Query::Batch(id.clone(), batch.clone());
             self.seen(query).await?;
@@ -146,6 +167,18 @@ impl Pair {
             }
         }
         Ok(())
+    }
+}
+
+async fn listed(store: &dyn BulkStore, filter: &JobFilter) -> Result<Vec<FoundJob>, StoreError> {
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.jobs(filter, after, 7).await?;
+        all.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            return Ok(all);
+        }
     }
 }
 
@@ -196,7 +229,7 @@ impl BulkStore for Pair {
         filter: &DeadFilter,
         after: Option<Cursor>,
         max: u32,
-    ) -> Result<Page<DeadJob>, StoreError> {
+    ) -> Result<Page<FoundJob>, StoreError> {
         self.same_time().await?;
         let one = self.reference.dead(filter, after, max).await?;
         let other = self.other.dead(filter, after, max).await?;
@@ -206,6 +239,16 @@ impl BulkStore for Pair {
             one,
             other,
         ))
+    }
+
+    async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, StoreError> {
+        // A cursor means something to its own store only; see `look_at_jobs`.
+        self.reference.jobs(filter, after, max).await
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {

@@ -28,6 +28,7 @@ impl Simulation {
             85..88 => self.seal(),
             88..92 => self.operate(),
             92 => self.forget(),
+            93 => self.change_jobs(),
             94 => self.extend(),
             95 => self.change_rates(),
             96 if self.profile.crashes => self.crash(),
@@ -407,8 +408,9 @@ impl Simulation {
         // Shorter than a lease, so that the oracle's deadlines stay the latest possible.
         let leases = vec![*self.rng.pick(&current)];
         let by = Millis(self.rng.between(1, 200));
+        let extensions = leases.iter().map(|&lease| self.extension(lease)).collect();
         for (lease, _) in leases.iter().zip(self.sure(ExtendParams {
-            leases: leases.clone(),
+            leases: extensions,
             by,
         })) {
             self.oracle.shortened(*lease);

@@ -3,15 +3,15 @@
 use tidegate_core::bulk::views::DeadFilter;
 use tidegate_core::bulk::{PurgeParams, Refusal, ReplayParams};
 use tidegate_core::ids::JobId;
-use tidegate_store::bulk::DeadJob;
+use tidegate_store::bulk::FoundJob;
 
 use super::Simulation;
 
 impl Simulation {
     /// The dead jobs that match, over pages of random size; no page repeats a job.
-    fn dead(&mut self, filter: &DeadFilter) -> Vec<DeadJob> {
+    fn dead(&mut self, filter: &DeadFilter) -> Vec<FoundJob> {
         let max = self.rng.between(1, 20) as u32;
-        let (mut all, mut after) = (Vec::<DeadJob>::new(), None);
+        let (mut all, mut after) = (Vec::<FoundJob>::new(), None);
         loop {
             let answer = self.runtime.block_on(self.store.dead(filter, after, max));
             self.trace
@@ -24,7 +24,7 @@ impl Simulation {
                 break;
             }
         }
-        let death = |dead: &DeadJob| (dead.details.view.finished_at, dead.details.view.seq);
+        let death = |dead: &FoundJob| (dead.details.view.finished_at, dead.details.view.seq);
         let deaths: Vec<_> = all.iter().map(death).collect();
         assert!(deaths.is_sorted_by(|one, next| one > next), "{deaths:?}");
         for dead in &all {

@@ -9,6 +9,7 @@
 //! The same seed gives the same trace.
 
 mod actors;
+mod change;
 mod dead;
 mod fairness;
 mod oracle;

@@ -8,7 +8,7 @@ use tidegate_core::bulk::{Fence, JobOutcome, JobSeq, LeaseRef, Priority, Settled
 use tidegate_core::ids::{BatchId, JobId, JobType, QueueId};
 use tidegate_core::limits::quota::Limit;
 use tidegate_core::time::{Millis, Timestamp};
-use tidegate_store::bulk::{DeadJob, LeasedJob};
+use tidegate_store::bulk::{FoundJob, LeasedJob};
 
 #[derive(Debug, Clone)]
 pub(super) struct Known {
@@ -306,7 +306,7 @@ impl Oracle {
     }
 
     /// A job in the list of dead jobs: accepted, with its own id and number, and not reported as completed.
-    pub(super) fn listed_as_dead(&self, group: u64, dead: &DeadJob) {
+    pub(super) fn listed_as_dead(&self, group: u64, dead: &FoundJob) {
         let seq = dead.details.view.seq;
         let known = self.jobs.get(&seq).expect("dead jobs were accepted");
         assert_eq!(

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidegate_core::bulk::record::{
-    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, LimitsRecord, StoredState,
+    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, LimitsRecord, RunRecord,
+    StoredState,
 };
 use tidegate_core::bulk::{BatchCounts, BatchStatus, DeathReason, Fence, JobSeq};
 use tidegate_core::time::Timestamp;
@@ -20,6 +21,8 @@ pub(crate) struct Content {
     pub(crate) groups: BTreeMap<String, GroupRecord>,
     pub(crate) batches: BTreeMap<Batch, BatchRecord>,
     pub(crate) jobs: BTreeMap<Job, (Batch, JobRecord, Option<JobProgress>)>,
+    /// The recorded runs of each job that has any.
+    pub(crate) runs: BTreeMap<Job, Vec<RunRecord>>,
     /// The jobs of each group, in the order of their numbers.
     pub(crate) order: BTreeMap<String, Vec<String>>,
 }
@@ -32,6 +35,7 @@ pub(crate) fn content_of(stream: &[u8], now: Timestamp) -> Content {
         groups: BTreeMap::new(),
         batches: BTreeMap::new(),
         jobs: BTreeMap::new(),
+        runs: BTreeMap::new(),
         order: BTreeMap::new(),
     };
     let (mut groups, mut batches) = (HashMap::new(), HashMap::new());
@@ -60,11 +64,15 @@ pub(crate) fn content_of(stream: &[u8], now: Timestamp) -> Content {
                 }
                 assert!(content.batches.insert(name, batch).is_none());
             }
-            Line::Job { mut job, state } => {
+            Line::Job { mut job, state, runs } => {
                 let batch = batches[&job.batch].clone();
                 let name = (batch.0.clone(), job.id.as_str().to_owned());
                 numbered.push((job.seq, name.clone()));
                 (job.seq, job.batch) = (JobSeq(0), BatchSeq(0));
+                if !runs.is_empty() {
+                    content.runs.insert(name.clone(), runs);
+                }
+                job.priority = state.as_ref().map_or(job.priority, |state| state.priority);
                 let state = state.map(|state| settled(state, now));
                 let state = state.filter(|state| !follows(&job, state));
                 assert!(content.jobs.insert(name, (batch, job, state)).is_none());

@@ -8,7 +8,7 @@ use tidegate_core::bulk::*;
 use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{GroupId, Owner};
 use tidegate_core::time::Millis;
-use tidegate_store::bulk::{BulkStore, BulkStoreExt, DeadJob};
+use tidegate_store::bulk::{BulkStore, BulkStoreExt, FoundJob};
 
 use super::content::{Batch, Content, Job};
 use super::rich::{batch, done, group, lease, queues, settle};
@@ -147,7 +147,7 @@ pub(crate) async fn dead(store: &dyn BulkStore) -> BTreeSet<Job> {
     let (mut all, mut after) = (BTreeSet::new(), None);
     loop {
         let page = store.dead(&DeadFilter::default(), after, 3).await.unwrap();
-        let name = |dead: DeadJob| (dead.group.to_string(), dead.details.id.to_string());
+        let name = |dead: FoundJob| (dead.group.to_string(), dead.details.id.to_string());
         all.extend(page.items.into_iter().map(name));
         after = page.next;
         if after.is_none() {

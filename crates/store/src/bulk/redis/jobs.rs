@@ -1,0 +1,148 @@
+//! Lists the jobs of all shards, commands on single jobs, and the backlog of every queue.
+
+use std::collections::BTreeMap;
+
+use redis::Value;
+use tidegate_core::bulk::listing::MAX_PAGE;
+use tidegate_core::bulk::views::{Cursor, JobFilter, Page, Query, QueueBacklog};
+use tidegate_core::bulk::{ChangeJobsParams, JobCommand, JobState, Refusal};
+use tidegate_core::ids::QueueId;
+use tidegate_core::time::Timestamp;
+use tidegate_redis::{Args, Items, time};
+
+use super::{Shared, decode, scripts};
+use crate::StoreError;
+use crate::bulk::FoundJob;
+
+type StoreResult<T> = Result<T, StoreError>;
+
+impl Shared {
+    /// One shard after the other; only that of the group if the filter names one.
+    pub(super) async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> StoreResult<Page<FoundJob>> {
+        let max = max.clamp(1, MAX_PAGE);
+        let shard = match (&filter.group, after) {
+            (Some(group), _) => self.shard_of(group),
+            (None, after) => after.map_or(0, shard_in).min(self.shards - 1),
+        };
+        let query = Query::Jobs {
+            filter: filter.clone(),
+            after,
+            max,
+        };
+        let numbers = self.numbers(shard);
+        let mut items = self.look(shard, &query).await?;
+        let found = items.items()?.each(|one| -> StoreResult<_> {
+            Ok(FoundJob {
+                group: one.name()?,
+                details: decode::job(&mut one.items()?, numbers)?,
+            })
+        })?;
+        let next = match items.maybe()?.zip(items.maybe()?) {
+            Some((batch, job)) => Some(cursor(shard, batch, job)),
+            None if filter.group.is_none() && shard + 1 < self.shards => Some(cursor(shard + 1, 0, 0)),
+            None => None,
+        };
+        Ok(Page { items: found, next })
+    }
+
+    pub(super) async fn change_jobs(
+        &self,
+        p: &ChangeJobsParams,
+    ) -> StoreResult<Vec<Result<JobState, Refusal>>> {
+        let mut args = Args::default();
+        args.text(p.group.as_str());
+        match p.command {
+            JobCommand::Cancel => args.text("cancel").text(""),
+            JobCommand::RunNow => args.text("run_now").text(""),
+            JobCommand::Reschedule { run_at } => args.text("reschedule").big(run_at.0),
+            JobCommand::Reprioritise { priority } => args.text("reprioritise").number(priority as i64 + 1),
+        };
+        for job in &p.jobs {
+            args.text(job.as_str());
+        }
+        let shard = self.shard_of(&p.group);
+        let mut items = self.call(shard, &scripts::CHANGE_JOBS, &args).await?;
+        if items.text()? != "ok" {
+            let unknown = || Err(Refusal::UnknownGroup(p.group.clone()));
+            return Ok(p.jobs.iter().map(|_| unknown()).collect());
+        }
+        let mut answers = items.items()?;
+        let mut out = Vec::with_capacity(p.jobs.len());
+        for job in &p.jobs {
+            out.push(match answers.value()? {
+                Value::Int(state) => Ok(decode::state(state)?),
+                refused => {
+                    let mut refused = Items::of(refused)?;
+                    Err(match refused.text()?.as_str() {
+                        "state" => Refusal::WrongState {
+                            job: job.clone(),
+                            state: decode::state(refused.int()?)?,
+                            command: p.command.kind(),
+                        },
+                        "expires" => Refusal::ExpiresBefore {
+                            job: job.clone(),
+                            expires_at: refused.time()?,
+                        },
+                        said => decode::refusal(said, &p.group, None, Some(job))?,
+                    })
+                }
+            });
+        }
+        Ok(out)
+    }
+
+    pub(super) async fn backlog(&self) -> StoreResult<Vec<QueueBacklog>> {
+        let mut all: BTreeMap<QueueId, QueueBacklog> = BTreeMap::new();
+        for shard in 0..self.shards {
+            for one in self.look(shard, &Query::Backlog).await?.each(queue)? {
+                match all.get_mut(&one.queue) {
+                    Some(whole) => add(whole, &one),
+                    None => {
+                        all.insert(one.queue.clone(), one);
+                    }
+                }
+            }
+        }
+        Ok(all.into_values().collect())
+    }
+}
+
+/// The place of a cursor that the state machine uses for a slot names the shard here.
+fn cursor(shard: u32, batch: u64, job: u64) -> Cursor {
+    Cursor(u128::from(batch) << 80 | u128::from(shard) << 48 | u128::from(job))
+}
+
+fn shard_in(cursor: Cursor) -> u32 {
+    (cursor.0 >> 48) as u32
+}
+
+/// The batch and the job of a cursor.
+pub(super) fn place(cursor: Cursor) -> (u64, u64) {
+    ((cursor.0 >> 80) as u64, cursor.0 as u64 & ((1 << 48) - 1))
+}
+
+fn queue(one: &mut Items) -> StoreResult<QueueBacklog> {
+    Ok(QueueBacklog {
+        queue: one.name()?,
+        waiting: one.unsigned()?,
+        delayed: one.unsigned()?,
+        running: one.unsigned()?,
+        oldest_waiting_since: one.maybe()?.map(time),
+    })
+}
+
+fn add(whole: &mut QueueBacklog, one: &QueueBacklog) {
+    whole.waiting += one.waiting;
+    whole.delayed += one.delayed;
+    whole.running += one.running;
+    let since: Option<Timestamp> = [whole.oldest_waiting_since, one.oldest_waiting_since]
+        .into_iter()
+        .flatten()
+        .min();
+    whole.oldest_waiting_since = since;
+}
