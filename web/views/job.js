@@ -6,7 +6,7 @@ import { h, morph } from '../dom.js';
 import { capital, count, plain, time } from '../format.js';
 import { stateChip } from '../parts/chip.js';
 import { problem } from '../parts/notices.js';
-import { facts, json } from '../parts/table.js';
+import { facts, json, table } from '../parts/table.js';
 import { why } from '../parts/why.js';
 import { poll } from '../poll.js';
 import { href } from '../router.js';
@@ -89,7 +89,7 @@ function possible({ state }) {
 function runs(history) {
   return table({
     caption: 'The latest runs',
-    columns: ['#Run', 'Started', 'Ended', 'Worker', 'Outcome', 'Error'],
+    columns: [['Run', 'number'], ['Started'], ['Ended'], ['Worker'], ['Outcome'], ['Error', 'wide']],
     rows: history.map((run) => ({
       key: String(run.number),
       cells: [

@@ -59,7 +59,8 @@ fn text(stats: &Stats) -> String {
         ("version", stats.version.clone()),
     ]);
     let mut queues = Table::new(&[
-        "QUEUE", ">RATE", ">OF", ">RUNNING", ">WAITING", ">DELAYED", "OLDEST", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
+        "QUEUE", ">RATE", ">OF", ">RUNNING", ">WAITING", ">DELAYED", "OLDEST", ">READY", ">GROUPS",
+        ">PUSHING", ">PULLING",
     ]);
     for queue in &stats.queues {
         queues.row(vec![

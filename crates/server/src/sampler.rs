@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_api::{OldestWait, Queue, Sample, Stats, StoreBackend, StoreState, Workers};
-use tidegate_core::bulk::views::{BulkStats, Cursor, GroupView, LimitsView, Query, QueueBacklog, QueueView, View};
+use tidegate_core::bulk::views::{
+    BulkStats, Cursor, GroupView, LimitsView, Query, QueueBacklog, QueueView, View,
+};
 use tidegate_core::limits::start_rate::{StartCount, StartRate};
 use tidegate_core::time::Timestamp;
 use tidegate_store::StoreError;
@@ -216,7 +218,11 @@ impl Sampler {
             throttles: stats.throttles,
             saved_spins: stats.saved_spins,
             oldest_wait: oldest(&seen.groups.complete),
-            queues: reading.queues.iter().map(|view| queue(app, view, &reading.backlog)).collect(),
+            queues: reading
+                .queues
+                .iter()
+                .map(|view| queue(app, view, &reading.backlog))
+                .collect(),
             store: StoreState {
                 backend: self.backend,
                 available: seen.unavailable_since.is_none(),
@@ -285,13 +291,15 @@ async fn collect(app: &App) -> ApiResult<Reading> {
         within_timeout(store.call(Query::Limits)),
     );
     match (stats??, queues??, backlog??, limits??) {
-        (View::BulkStats(stats), View::Queues(queues), View::Backlog(backlog), View::Limits(limits)) => Ok(Reading {
-            at: app.now(),
-            stats,
-            queues,
-            backlog,
-            limits,
-        }),
+        (View::BulkStats(stats), View::Queues(queues), View::Backlog(backlog), View::Limits(limits)) => {
+            Ok(Reading {
+                at: app.now(),
+                stats,
+                queues,
+                backlog,
+                limits,
+            })
+        }
         other => unreachable!("a query for statistics returned {other:?}"),
     }
 }

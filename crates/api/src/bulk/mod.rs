@@ -13,8 +13,8 @@ mod why;
 
 pub use batch::{Batch, BatchCounts, BatchStatus, Cancelled, OpenBatch, Sealed};
 pub use change_jobs::{
-    ChangedJobs, DropFinishedJobs, DroppedJobs, JobSelection, ReprioritiseJob, ReprioritiseJobs, RescheduleJob,
-    RescheduleJobs, SkippedJob,
+    ChangedJobs, DropFinishedJobs, DroppedJobs, JobSelection, ReprioritiseJob, ReprioritiseJobs,
+    RescheduleJob, RescheduleJobs, SkippedJob,
 };
 pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
 pub use dead::{DeadSelection, JobName};

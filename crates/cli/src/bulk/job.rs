@@ -67,7 +67,9 @@ pub(crate) fn run(args: &JobArgs) -> anyhow::Result<()> {
             }
             What::Cancel(name) => name.change(&client, JobCommand::Cancel).await?,
             What::RunNow(name) => name.change(&client, JobCommand::RunNow).await?,
-            What::Reschedule { name, run_at } => name.change(&client, JobCommand::Reschedule(*run_at)).await?,
+            What::Reschedule { name, run_at } => {
+                name.change(&client, JobCommand::Reschedule(*run_at)).await?
+            }
             What::Reprioritise { name, priority } => {
                 let command = JobCommand::Reprioritise((*priority).into());
                 name.change(&client, command).await?

@@ -205,7 +205,14 @@ pub(crate) fn run(args: &JobsArgs) -> anyhow::Result<()> {
                 change(remote, &client, JobCommand::Cancel, which, "cancelled").await
             }
             What::RunNow(which) => {
-                change(remote, &client, JobCommand::RunNow, which, "waiting for their turn").await
+                change(
+                    remote,
+                    &client,
+                    JobCommand::RunNow,
+                    which,
+                    "waiting for their turn",
+                )
+                .await
             }
             What::Reschedule { run_at, which } => {
                 let command = JobCommand::Reschedule(*run_at);
@@ -227,7 +234,15 @@ async fn list(remote: &Remote, client: &Client, filter: &Filter, list: &ListArgs
     let mut rows = jobs.ready_chunks(ROWS);
     while let Some(jobs) = rows.next().await {
         let mut table = Table::new(&[
-            "GROUP", "BATCH", "JOB", "TYPE", "PRIORITY", "STATE", ">ATTEMPTS", "CREATED", "WORKER",
+            "GROUP",
+            "BATCH",
+            "JOB",
+            "TYPE",
+            "PRIORITY",
+            "STATE",
+            ">ATTEMPTS",
+            "CREATED",
+            "WORKER",
         ]);
         for job in jobs {
             let job = job?;
@@ -286,7 +301,11 @@ async fn change(
     }
     for skipped in &whole.errors {
         let name = format!("{}/{}", visible(&skipped.item.group), visible(&skipped.item.id));
-        eprintln!("tidegate: {name}: {} ({})", visible(&skipped.detail), skipped.code);
+        eprintln!(
+            "tidegate: {name}: {} ({})",
+            visible(&skipped.detail),
+            skipped.code
+        );
     }
     Err(Reported.into())
 }

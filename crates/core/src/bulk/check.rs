@@ -164,18 +164,36 @@ impl Bulk {
             );
         }
         for (index, queue) in self.queues.iter().enumerate() {
-            let of_queue = |job: &&super::job::Job| usize::from(self.kinds[usize::from(job.kind)].queue) == index;
+            let of_queue =
+                |job: &&super::job::Job| usize::from(self.kinds[usize::from(job.kind)].queue) == index;
             let jobs = || self.jobs.iter().map(|(_, job)| job).filter(of_queue);
             let in_state = |state: JobState| jobs().filter(|job| job.state == state).count() as u64;
             let unfinished = jobs().filter(|job| !job.state.is_finished()).count() as u64;
             assert_eq!(queue.unfinished, unfinished, "unfinished in {:?}", queue.name);
-            assert_eq!(queue.delayed, in_state(JobState::Delayed), "delayed in {:?}", queue.name);
-            assert_eq!(queue.running, in_state(JobState::Running), "running in {:?}", queue.name);
+            assert_eq!(
+                queue.delayed,
+                in_state(JobState::Delayed),
+                "delayed in {:?}",
+                queue.name
+            );
+            assert_eq!(
+                queue.running,
+                in_state(JobState::Running),
+                "running in {:?}",
+                queue.name
+            );
         }
         for &slot in self.runs.keys().chain(&self.cancelled_jobs) {
-            assert!(self.jobs.contains(slot as usize), "no ghosts among runs and cancelled jobs");
+            assert!(
+                self.jobs.contains(slot as usize),
+                "no ghosts among runs and cancelled jobs"
+            );
         }
-        assert_eq!(self.batches_by_seq.len(), self.batches.len(), "every batch is listed");
+        assert_eq!(
+            self.batches_by_seq.len(),
+            self.batches.len(),
+            "every batch is listed"
+        );
         let active = self.groups.iter().filter(|(_, group)| group.is_active()).count();
         assert_eq!(active as u64, self.active_groups, "active groups");
         assert_eq!(

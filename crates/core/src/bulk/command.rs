@@ -257,7 +257,10 @@ pub struct LeaseExtension {
 
 impl From<LeaseRef> for LeaseExtension {
     fn from(lease: LeaseRef) -> Self {
-        Self { lease, progress: None }
+        Self {
+            lease,
+            progress: None,
+        }
     }
 }
 

@@ -64,10 +64,17 @@ impl Bulk {
     /// The first batch from this number on that the filter can match.
     fn next_batch(&self, filter: &JobFilter, from: BatchSeq) -> Option<(BatchSeq, Slot)> {
         let Some(group) = &filter.group else {
-            return self.batches_by_seq.range(from..).next().map(|(&seq, &slot)| (seq, slot));
+            return self
+                .batches_by_seq
+                .range(from..)
+                .next()
+                .map(|(&seq, &slot)| (seq, slot));
         };
         let group = &self.groups[*self.group_slots.get(group)? as usize];
-        let batches = group.batches.iter().map(|&slot| (self.batches[slot as usize].seq, slot));
+        let batches = group
+            .batches
+            .iter()
+            .map(|&slot| (self.batches[slot as usize].seq, slot));
         batches
             .filter(|&(seq, slot)| {
                 let wanted = filter.batch.as_ref();
@@ -113,8 +120,11 @@ impl JobFilter {
     /// Whether the filter matches a job that was accepted in this second.
     pub fn created(&self, at: Timestamp) -> bool {
         let seconds = |at: Timestamp| at.0 / 1_000;
-        self.created_after.is_none_or(|after| seconds(at) >= seconds(after))
-            && self.created_before.is_none_or(|before| seconds(at) < seconds(before))
+        self.created_after
+            .is_none_or(|after| seconds(at) >= seconds(after))
+            && self
+                .created_before
+                .is_none_or(|before| seconds(at) < seconds(before))
     }
 
     /// Whether the filter selects anything less than every job.

@@ -272,7 +272,13 @@ impl Restore {
         self.bulk.insert_job(job, head.expires_at, self.now)
     }
 
-    fn insert_delayed(&mut self, mut job: Job, head: JobHead<'_>, due: Timestamp, reason: DelayReason) -> Slot {
+    fn insert_delayed(
+        &mut self,
+        mut job: Job,
+        head: JobHead<'_>,
+        due: Timestamp,
+        reason: DelayReason,
+    ) -> Slot {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;

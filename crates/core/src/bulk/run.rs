@@ -62,7 +62,9 @@ impl Progress {
     pub fn bounded(mut self) -> Self {
         self.percent = self.percent.min(100);
         if self.text.len() > MAX_PROGRESS_BYTES {
-            let cut = (0..=MAX_PROGRESS_BYTES).rev().find(|&i| self.text.is_char_boundary(i));
+            let cut = (0..=MAX_PROGRESS_BYTES)
+                .rev()
+                .find(|&i| self.text.is_char_boundary(i));
             self.text.truncate(cut.unwrap_or(0));
         }
         self

@@ -7,8 +7,8 @@ use super::command::{BatchCounts, BatchStatus, Ceilings, DeathReason, DelayReaso
 use super::congestion::{CongestionLevel, Estimate};
 use super::job::JobState;
 pub use super::limits::{LimitChange, QueueLimits};
-pub use super::stats::CongestionSnapshot;
 use super::run::Progress;
+pub use super::stats::CongestionSnapshot;
 use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
 use crate::time::{Millis, Timestamp};
 

@@ -411,7 +411,9 @@ async fn run(
     let after = place(select.cursor.as_deref())?;
     let named = match &select.jobs {
         Some(_) if after.is_some() => {
-            return Err(ApiError::invalid("`cursor` goes with a filter or `all`, not with `jobs`"));
+            return Err(ApiError::invalid(
+                "`cursor` goes with a filter or `all`, not with `jobs`",
+            ));
         }
         Some(jobs) => Some(named(caller, jobs)?),
         None => {

@@ -8,7 +8,8 @@ use tidegate_api::{
     SettledAs, SettledJob, SettledJobs, ThrottleScope,
 };
 use tidegate_core::bulk::{
-    self, ExtendParams, Extended, LeaseExtension, LeaseParams, LeaseRef, SettleParams, Settled, Stop, default_queue,
+    self, ExtendParams, Extended, LeaseExtension, LeaseParams, LeaseRef, SettleParams, Settled, Stop,
+    default_queue,
 };
 use tidegate_core::ids::{Owner, QueueId};
 use tidegate_core::time::{Millis, Timestamp};

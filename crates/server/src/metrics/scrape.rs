@@ -422,7 +422,11 @@ fn queues(scrape: &Scrape, max_ready: u32, all: &mut Exposition) {
         queues.iter().map(|queue| (label("queue", &queue.id), queue.rps)),
     );
     let of_state = |queue: &tidegate_api::Queue| {
-        let counts = [("waiting", queue.waiting), ("running", queue.running), ("delayed", queue.delayed)];
+        let counts = [
+            ("waiting", queue.waiting),
+            ("running", queue.running),
+            ("delayed", queue.delayed),
+        ];
         let id = queue.id.clone();
         counts.map(move |(state, count)| {
             let labels = vec![("queue", id.clone()), ("state", state.into())];

@@ -17,7 +17,9 @@ use std::io::{BufRead, Write};
 
 use serde::{Deserialize, Serialize};
 use tidegate_core::bulk::Fence;
-use tidegate_core::bulk::record::{BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord};
+use tidegate_core::bulk::record::{
+    BatchRecord, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord,
+};
 
 use crate::StoreError;
 

@@ -13,8 +13,8 @@ pub use options::{Folder, Options, OptionsError};
 pub use submission::{Submission, Submitted};
 
 pub use tidegate_core::bulk::{
-    Aggregation, BatchCounts, BatchOptions, BatchStatus, JobCommand, JobState, Priority, Refusal, Scope, config,
-    views,
+    Aggregation, BatchCounts, BatchOptions, BatchStatus, JobCommand, JobState, Priority, Refusal, Scope,
+    config, views,
 };
 pub use tidegate_engine::bulk::{
     CompletedBatch, EngineError, Gate, Handler, IntoCallbackResult, IntoResult, Job, JobError, Progress,

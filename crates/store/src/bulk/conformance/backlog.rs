@@ -50,7 +50,8 @@ pub async fn a_queue_says_what_waits_and_runs(backend: &dyn Backend) {
     q.settle(&jobs[0], done()).await;
     q.settle(&jobs[1], retry()).await;
     q.settle(&jobs[2], failed("no")).await;
-    q.settle(&jobs[3], tidegate_core::bulk::JobOutcome::Released).await;
+    q.settle(&jobs[3], tidegate_core::bulk::JobOutcome::Released)
+        .await;
     let [default, _] = &q.backlog().await[..] else {
         panic!("two queues");
     };

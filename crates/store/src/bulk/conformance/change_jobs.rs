@@ -9,7 +9,12 @@ use tidegate_core::time::{Millis, Timestamp};
 use super::harness::*;
 
 impl Harness {
-    async fn change_all(&self, name: &str, ids: &[&str], command: JobCommand) -> Vec<Result<JobState, Refusal>> {
+    async fn change_all(
+        &self,
+        name: &str,
+        ids: &[&str],
+        command: JobCommand,
+    ) -> Vec<Result<JobState, Refusal>> {
         self.call(ChangeJobsParams {
             group: group(name),
             jobs: ids.iter().map(|id| job_id(id)).collect(),
@@ -60,10 +65,17 @@ pub async fn one_waiting_job_is_cancelled(backend: &dyn Backend) {
 
 pub async fn a_delayed_and_a_ready_job_are_cancelled(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    q.enqueue("A", vec![in_an_hour("later"), job("ready"), job("other")]).await;
+    q.enqueue("A", vec![in_an_hour("later"), job("ready"), job("other")])
+        .await;
     q.admit(2, 10).await;
-    assert_eq!(q.change("A", "later", JobCommand::Cancel).await, Ok(JobState::Dead));
-    assert_eq!(q.change("A", "ready", JobCommand::Cancel).await, Ok(JobState::Dead));
+    assert_eq!(
+        q.change("A", "later", JobCommand::Cancel).await,
+        Ok(JobState::Dead)
+    );
+    assert_eq!(
+        q.change("A", "ready", JobCommand::Cancel).await,
+        Ok(JobState::Dead)
+    );
     assert_eq!(ids(&q.take(10).await), ["other"]);
     q.advance(7_200_000);
     assert_eq!(q.release_due().await.released, 0);
@@ -126,7 +138,10 @@ pub async fn a_retry_after_that_was_a_mistake_is_taken_back(backend: &dyn Backen
     let job = q.take_one().await;
     q.settle(&job, throttled_for(86_400_000)).await;
     assert_eq!(q.congestion("A").await.non_ready_count, 1);
-    assert_eq!(q.change("A", "A-0", JobCommand::RunNow).await, Ok(JobState::Waiting));
+    assert_eq!(
+        q.change("A", "A-0", JobCommand::RunNow).await,
+        Ok(JobState::Waiting)
+    );
     assert_eq!(q.congestion("A").await.non_ready_count, 0);
     assert_eq!(ids(&q.take(10).await), ["A-0"]);
 }
@@ -135,7 +150,10 @@ pub async fn a_job_run_now_still_waits_for_its_pause(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue("A", vec![in_an_hour("later")]).await;
     q.pause(Scope::Group(group("A"))).await;
-    assert_eq!(q.change("A", "later", JobCommand::RunNow).await, Ok(JobState::Waiting));
+    assert_eq!(
+        q.change("A", "later", JobCommand::RunNow).await,
+        Ok(JobState::Waiting)
+    );
     assert_eq!(q.take(10).await, []);
     q.resume(Scope::Group(group("A"))).await;
     assert_eq!(ids(&q.take(10).await), ["later"]);
@@ -143,10 +161,14 @@ pub async fn a_job_run_now_still_waits_for_its_pause(backend: &dyn Backend) {
 
 pub async fn a_job_is_rescheduled(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
-    q.enqueue("A", vec![job("now"), in_an_hour("later"), job("other")]).await;
+    q.enqueue("A", vec![job("now"), in_an_hour("later"), job("other")])
+        .await;
     let at = START + Millis(60_000);
     assert_eq!(q.change("A", "now", reschedule(at)).await, Ok(JobState::Delayed));
-    assert_eq!(q.change("A", "later", reschedule(at)).await, Ok(JobState::Delayed));
+    assert_eq!(
+        q.change("A", "later", reschedule(at)).await,
+        Ok(JobState::Delayed)
+    );
     let view = q.job("A", "now").await.view;
     assert_eq!(view.delayed, Some((at, DelayReason::Scheduled)));
     assert_eq!(ids(&q.take(10).await), ["other"]);
@@ -161,7 +183,10 @@ pub async fn a_time_that_has_passed_is_now(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue("A", vec![in_an_hour("later")]).await;
     q.advance(10);
-    assert_eq!(q.change("A", "later", reschedule(START)).await, Ok(JobState::Waiting));
+    assert_eq!(
+        q.change("A", "later", reschedule(START)).await,
+        Ok(JobState::Waiting)
+    );
     assert_eq!(ids(&q.take(10).await), ["later"]);
 }
 
@@ -200,7 +225,10 @@ pub async fn a_job_gets_another_priority(backend: &dyn Backend) {
     );
     assert_eq!(q.job("A", "A-2").await.view.priority, Priority::High);
     let first = q.take_one().await;
-    assert_eq!((first.id.as_str(), first.leased.priority), ("A-2", Priority::High));
+    assert_eq!(
+        (first.id.as_str(), first.leased.priority),
+        ("A-2", Priority::High)
+    );
     q.advance(3_600_000);
     q.release_due().await;
     assert_eq!(ids(&q.take(10).await), ["later", "A-0", "A-1"]);
@@ -237,9 +265,15 @@ pub async fn a_refusal_names_the_state_and_what_is_possible(backend: &dyn Backen
     assert_eq!(waiting, wrong("A-0", JobState::Waiting, JobCommandKind::RunNow));
     let job = q.take_one().await;
     let running = q.change("A", "A-0", reschedule(START)).await;
-    assert_eq!(running, wrong("A-0", JobState::Running, JobCommandKind::Reschedule));
+    assert_eq!(
+        running,
+        wrong("A-0", JobState::Running, JobCommandKind::Reschedule)
+    );
     let text = running.expect_err("refused").to_string();
-    assert!(text.contains("RUNNING") && text.contains("cancel or reprioritise"), "{text}");
+    assert!(
+        text.contains("RUNNING") && text.contains("cancel or reprioritise"),
+        "{text}"
+    );
     q.settle(&job, done()).await;
     let over = q.change("A", "A-0", JobCommand::Cancel).await;
     assert_eq!(over, wrong("A-0", JobState::Completed, JobCommandKind::Cancel));
@@ -256,7 +290,8 @@ pub async fn each_job_of_a_call_has_its_own_answer(backend: &dyn Backend) {
         job: job_id("nobody"),
     };
     assert_eq!(
-        q.change_all("A", &["nobody", "A-0", "A-0"], JobCommand::Cancel).await,
+        q.change_all("A", &["nobody", "A-0", "A-0"], JobCommand::Cancel)
+            .await,
         [
             Err(unknown),
             Ok(JobState::Dead),
@@ -280,7 +315,10 @@ pub async fn a_job_denied_by_a_window_takes_every_command(backend: &dyn Backend)
     q.admit(10, 10).await;
     assert_eq!(q.counts().await.delayed, 4);
     assert_eq!(q.change("A", "A-1", JobCommand::Cancel).await, Ok(JobState::Dead));
-    assert_eq!(q.change("A", "A-2", JobCommand::RunNow).await, Ok(JobState::Waiting));
+    assert_eq!(
+        q.change("A", "A-2", JobCommand::RunNow).await,
+        Ok(JobState::Waiting)
+    );
     let at = START + Millis(5_000);
     assert_eq!(q.change("A", "A-3", reschedule(at)).await, Ok(JobState::Delayed));
     assert_eq!(
@@ -315,8 +353,12 @@ pub async fn a_job_of_a_paused_batch_takes_every_command(backend: &dyn Backend) 
 pub async fn a_changed_job_is_cancelled_with_its_batch(backend: &dyn Backend) {
     let q = Harness::new(backend).await;
     q.enqueue_n("A", 3).await;
-    q.change("A", "A-0", reprioritise(Priority::High)).await.expect("it waits");
-    q.change("A", "A-1", reschedule(START + Millis(5_000))).await.expect("it waits");
+    q.change("A", "A-0", reprioritise(Priority::High))
+        .await
+        .expect("it waits");
+    q.change("A", "A-1", reschedule(START + Millis(5_000)))
+        .await
+        .expect("it waits");
     let cancelled = q
         .call(CancelParams {
             scope: Scope::Group(group("A")),

@@ -26,7 +26,11 @@ impl Harness {
             let page = self.jobs_page(filter, after, max).await;
             assert!(page.items.len() <= max as usize, "{}", page.items.len());
             for found in page.items {
-                assert!(seen.insert(found.details.view.seq), "{:?} is shown twice", found.details.id);
+                assert!(
+                    seen.insert(found.details.view.seq),
+                    "{:?} is shown twice",
+                    found.details.id
+                );
                 all.push(found.details.id.to_string());
             }
             after = page.next;
@@ -91,7 +95,8 @@ pub async fn a_filter_chooses_jobs(backend: &dyn Backend) {
         mail.queue = Some(queue("post"));
     })
     .await;
-    q.enqueue_to("A", "one", of_kind("mail", vec![job("a"), job("b")])).await;
+    q.enqueue_to("A", "one", of_kind("mail", vec![job("a"), job("b")]))
+        .await;
     q.advance(10_000);
     q.enqueue_to("A", "two", vec![job("c")]).await;
     let later = NewJob {

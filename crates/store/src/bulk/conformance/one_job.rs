@@ -49,8 +49,14 @@ pub async fn a_job_says_when_it_came_started_and_finished(backend: &dyn Backend)
     assert_eq!(after.view.running, None);
     assert_eq!(after.view.finished_at, Some(START + Millis(1_623)));
     let run = &after.runs[0];
-    assert_eq!((run.started_at, run.ended_at), (running.started_at, after.view.finished_at));
-    assert_eq!((run.worker.as_str(), run.outcome), ("worker", Some(RunOutcome::Completed)));
+    assert_eq!(
+        (run.started_at, run.ended_at),
+        (running.started_at, after.view.finished_at)
+    );
+    assert_eq!(
+        (run.worker.as_str(), run.outcome),
+        ("worker", Some(RunOutcome::Completed))
+    );
     assert_eq!(after.result.as_deref(), Some(&b"ok"[..]));
 }
 

@@ -64,7 +64,10 @@ impl ChangeEncoder {
     /// Adds changes to the batch.
     pub(super) fn add(&mut self, changes: Vec<Change>) {
         for change in changes {
-            self.must_sync |= !matches!(change, Change::AddLeases(_) | Change::DropJob(_) | Change::DropRuns(..));
+            self.must_sync |= !matches!(
+                change,
+                Change::AddLeases(_) | Change::DropJob(_) | Change::DropRuns(..)
+            );
             self.add_one(change);
         }
     }

@@ -7,7 +7,9 @@ use std::path::Path;
 use bytes::Bytes;
 use hashbrown::HashMap;
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::record::{BatchRecord, BatchSeq, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord};
+use tidegate_core::bulk::record::{
+    BatchRecord, BatchSeq, GroupRecord, JobProgress, JobRecord, LimitsRecord, RunRecord,
+};
 use tidegate_core::bulk::{Fence, JobSeq};
 use tidegate_core::ids::{JobId, JobType};
 use tidegate_core::time::Timestamp;

@@ -352,7 +352,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<Job> {
     let recorded = runs.last().map_or(0, |run| run.number);
     let run_at = blob.run_at.map(|at| time(at.0));
     let expires_at = blob.expires_at.map(|at| time(at.0));
-    let never_started = 
+    let never_started =
         attempts == 0 && throttles == 0 && fence == 0 && !lifted && !cancelled && recorded == 0;
     let state = match state {
         JobState::Completed => StoredState::Completed {

@@ -269,7 +269,9 @@ impl Import<'_> {
             id: job.id,
             kind: job.kind,
             // The record keeps the priority here.
-            priority: progress.as_ref().map_or(job.priority, |progress| progress.priority),
+            priority: progress
+                .as_ref()
+                .map_or(job.priority, |progress| progress.priority),
             payload: job.payload,
             run_at: job.run_at,
             expires_at: job.expires_at,
@@ -310,7 +312,10 @@ impl Import<'_> {
             _ => (0, ""),
         };
         let runs = run_log::pack(runs);
-        args.big(started).text(worker).flag(progress.cancelled).bytes(&runs);
+        args.big(started)
+            .text(worker)
+            .flag(progress.cancelled)
+            .bytes(&runs);
         self.parts[shard as usize].bytes += text.len() + runs.len();
         Ok(shard)
     }

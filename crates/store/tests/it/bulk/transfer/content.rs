@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tidegate_core::bulk::record::{
-    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, LimitsRecord, RunRecord, StoredState,
+    BatchRecord, BatchSeq, GroupRecord, GroupSeq, JobProgress, JobRecord, LimitsRecord, RunRecord,
+    StoredState,
 };
 use tidegate_core::bulk::{BatchCounts, BatchStatus, DeathReason, Fence, JobSeq};
 use tidegate_core::time::Timestamp;
