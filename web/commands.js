@@ -151,6 +151,31 @@ export const cancelBatch = (group, batch) =>
       success(cancelled(await post(path`/v1/groups/${group}/batches/${batch}/cancel`, { why }))),
   });
 
+export const cancelJob = (group, job) =>
+  ask({
+    title: `Cancel ${job}?`,
+    text: 'A running job ends with its run, unless the run completes it. A cancelled job can be replayed from the dead jobs.',
+    fields: [reason(true)],
+    confirm: 'Cancel job',
+    danger: true,
+    run: async ({ why }) => {
+      await post(path`/v1/groups/${group}/jobs/${job}/cancel`, { why });
+      success(`${job} cancelled`);
+    },
+  });
+
+export const runJobNow = (group, job) =>
+  ask({
+    title: `Run ${job} now?`,
+    text: 'It waits for its turn from now on, within every limit.',
+    fields: [reason(false)],
+    confirm: 'Run now',
+    run: async ({ why }) => {
+      await post(path`/v1/groups/${group}/jobs/${job}/run-now`, { why: orNothing(why) });
+      success(`${job} waits for its turn`);
+    },
+  });
+
 export const replayJob = (group, job) =>
   ask({
     title: `Replay ${job}?`,

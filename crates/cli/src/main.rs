@@ -47,8 +47,10 @@ enum Command {
     Group(bulk::group::GroupArgs),
     /// Batches: open, show, seal, pause, resume, cancel, results
     Batch(bulk::batch::BatchArgs),
-    /// One job: show, replay
+    /// One job: show, cancel, run now, reschedule, reprioritise, replay
     Job(bulk::job::JobArgs),
+    /// Jobs that match a filter: list, cancel, run now, reschedule, reprioritise; delete finished ones
+    Jobs(bulk::jobs::JobsArgs),
     /// Dead jobs: list, replay, purge
     Dead(bulk::dead::DeadArgs),
     /// Records of the refresh module: get, refresh, follow
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         Command::Group(args) => bulk::group::run(args),
         Command::Batch(args) => bulk::batch::run(args),
         Command::Job(args) => bulk::job::run(args),
+        Command::Jobs(args) => bulk::jobs::run(args),
         Command::Dead(args) => bulk::dead::run(args),
         Command::Record(args) => refresh::record::run(args),
         Command::Refresh(args) => refresh::status::run(args),

@@ -59,7 +59,8 @@ fn text(stats: &Stats) -> String {
         ("version", stats.version.clone()),
     ]);
     let mut queues = Table::new(&[
-        "QUEUE", ">RATE", ">OF", ">RUNNING", ">READY", ">GROUPS", ">PUSHING", ">PULLING",
+        "QUEUE", ">RATE", ">OF", ">RUNNING", ">WAITING", ">DELAYED", "OLDEST", ">READY", ">GROUPS",
+        ">PUSHING", ">PULLING",
     ]);
     for queue in &stats.queues {
         queues.row(vec![
@@ -70,6 +71,9 @@ fn text(stats: &Stats) -> String {
                 Some(most) => format!("{} of {most}", queue.running),
                 None => queue.running.to_string(),
             },
+            queue.waiting.to_string(),
+            queue.delayed.to_string(),
+            maybe(queue.oldest_waiting_since),
             queue.ready.to_string(),
             queue.groups_waiting.to_string(),
             queue.workers.push_busy.to_string(),

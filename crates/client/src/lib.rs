@@ -46,7 +46,7 @@ mod room;
 mod sse;
 mod system;
 
-pub use bulk::{DeadFilter, Destination, Outcome, Tally, Worker, new_job};
+pub use bulk::{DeadFilter, Destination, JobCommand, Outcome, Tally, Worker, new_job};
 pub use client::{Client, ClientBuilder};
 pub use error::ClientError;
 pub use follow::Events;

@@ -1,10 +1,11 @@
-//! `tidegate job`: shows or replays one job.
+//! `tidegate job`: shows one job, and commands on it.
 
 use clap::{Args, Subcommand};
-use tidegate_client::Job;
+use tidegate_client::{Client, Job, JobCommand, JobRun, Time};
 
+use super::jobs::PriorityArg;
 use crate::remote::{Remote, WhyArg};
-use crate::table::{details, maybe, word};
+use crate::table::{Table, details, maybe, word};
 
 #[derive(Debug, Args)]
 pub(crate) struct JobArgs {
@@ -19,12 +20,40 @@ enum What {
     /// Show one job with all its details
     Show { group: String, job: String },
     /// Run a dead job again, with all its attempts
-    Replay {
-        group: String,
-        job: String,
+    Replay(Name),
+    /// Cancel a job; a running one ends with its run
+    Cancel(Name),
+    /// Start a delayed job early, within the limits
+    RunNow(Name),
+    /// Let a job start no earlier than a point in time
+    Reschedule {
         #[command(flatten)]
-        why: WhyArg,
+        name: Name,
+        /// The earliest start, like 2026-03-01T09:30:00Z
+        run_at: Time,
     },
+    /// Give a job another priority
+    Reprioritise {
+        #[command(flatten)]
+        name: Name,
+        #[arg(value_enum)]
+        priority: PriorityArg,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Name {
+    group: String,
+    job: String,
+    #[command(flatten)]
+    why: WhyArg,
+}
+
+impl Name {
+    async fn change(&self, client: &Client, command: JobCommand) -> anyhow::Result<Job> {
+        let why = self.why.why.as_deref();
+        Ok(client.change_job(&self.group, &self.job, command, why).await?)
+    }
 }
 
 pub(crate) fn run(args: &JobArgs) -> anyhow::Result<()> {
@@ -32,7 +61,19 @@ pub(crate) fn run(args: &JobArgs) -> anyhow::Result<()> {
     remote.run(|client| async move {
         let job = match &args.what {
             What::Show { group, job } => client.job(group, job).await?,
-            What::Replay { group, job, why } => client.replay_job(group, job, why.why.as_deref()).await?,
+            What::Replay(name) => {
+                let why = name.why.why.as_deref();
+                client.replay_job(&name.group, &name.job, why).await?
+            }
+            What::Cancel(name) => name.change(&client, JobCommand::Cancel).await?,
+            What::RunNow(name) => name.change(&client, JobCommand::RunNow).await?,
+            What::Reschedule { name, run_at } => {
+                name.change(&client, JobCommand::Reschedule(*run_at)).await?
+            }
+            What::Reprioritise { name, priority } => {
+                let command = JobCommand::Reprioritise((*priority).into());
+                name.change(&client, command).await?
+            }
         };
         remote.print(&job, text)
     })
@@ -48,17 +89,27 @@ pub(crate) fn outcome(job: &Job) -> String {
 }
 
 fn text(job: &Job) -> String {
-    details(&[
+    let progress = job.progress.as_ref();
+    let progress = progress.map(|progress| format!("{} % {}", progress.percent, progress.text));
+    let state = match job.cancelled {
+        true => format!("{}, cancelled: ends with this run", word(job.state)),
+        false => word(job.state),
+    };
+    let text = details(&[
         ("group", job.group.clone()),
         ("batch", job.batch.clone()),
         ("job", job.id.clone()),
         ("type", job.kind.clone()),
         ("queue", job.queue.clone()),
         ("priority", word(job.priority)),
-        ("state", word(job.state)),
+        ("state", state),
         ("attempts", format!("{} of {}", job.attempts, job.max_attempts)),
         ("runs", job.runs.to_string()),
         ("throttles", job.throttles.to_string()),
+        ("created", job.created_at.to_string()),
+        ("started", maybe(job.started_at)),
+        ("worker", maybe(job.worker.as_deref())),
+        ("progress", maybe(progress.as_deref().map(str::trim))),
         ("delayed until", maybe(job.delayed_until)),
         ("delayed because", word(job.delay_reason)),
         ("lease ends", maybe(job.deadline)),
@@ -67,5 +118,24 @@ fn text(job: &Job) -> String {
         ("payload", job.payload.get().to_owned()),
         ("result", maybe(job.result.as_ref().map(|result| result.get()))),
         ("error", maybe(job.error.as_deref())),
-    ])
+    ]);
+    if job.history.is_empty() {
+        return text;
+    }
+    text + "\n" + &history(&job.history)
+}
+
+fn history(runs: &[JobRun]) -> String {
+    let mut table = Table::new(&[">RUN", "STARTED", "ENDED", "WORKER", "OUTCOME", "ERROR"]);
+    for run in runs {
+        table.row(vec![
+            run.number.to_string(),
+            maybe(run.started_at),
+            maybe(run.ended_at),
+            run.worker.clone(),
+            run.outcome.map_or_else(|| "running".to_owned(), word),
+            maybe(run.error.as_deref()),
+        ]);
+    }
+    table.text()
 }

@@ -4,6 +4,7 @@ pub(crate) mod batch;
 pub(crate) mod dead;
 pub(crate) mod group;
 pub(crate) mod job;
+pub(crate) mod jobs;
 pub(crate) mod limits;
 pub(crate) mod submit;
 pub(crate) mod targets;

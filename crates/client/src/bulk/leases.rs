@@ -1,9 +1,12 @@
 //! The pull protocol: lease, extend, settle. [`Worker`](crate::Worker) runs all of it in a loop.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
-use tidegate_api::{ExtendedLease, ExtendedLeases, Lease, LeasedJobs, SettledJob, SettledJobs, Settlement};
+use tidegate_api::{
+    ExtendedLease, ExtendedLeases, JobProgress, Lease, LeasedJobs, SettledJob, SettledJobs, Settlement,
+};
 
 use crate::address::Address;
 use crate::client::{Call, Client};
@@ -14,6 +17,8 @@ use crate::error::ClientError;
 struct Extend<'a> {
     leases: &'a [String],
     duration_ms: u64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    progress: &'a BTreeMap<String, JobProgress>,
 }
 
 #[derive(Serialize)]
@@ -32,9 +37,24 @@ impl Client {
     /// Extends leases: each ends this long from now. Takes at most 1,000 leases, and returns results in their
     /// order.
     pub async fn extend(&self, leases: &[String], by: Duration) -> Result<Vec<ExtendedLease>, ClientError> {
+        self.extend_with_progress(leases, by, &BTreeMap::new()).await
+    }
+
+    /// Extends leases, and reports how far their runs are, by lease. The service shows the latest report with the job.
+    pub async fn extend_with_progress(
+        &self,
+        leases: &[String],
+        by: Duration,
+        progress: &BTreeMap<String, JobProgress>,
+    ) -> Result<Vec<ExtendedLease>, ClientError> {
         let call = Call::post(Address::of(&["leases", "extend"])).idempotent();
         let duration_ms = by.as_millis() as u64;
-        let extended: ExtendedLeases = self.call(call.json(&Extend { leases, duration_ms })?).await?;
+        let body = Extend {
+            leases,
+            duration_ms,
+            progress,
+        };
+        let extended: ExtendedLeases = self.call(call.json(&body)?).await?;
         Ok(extended.extended)
     }
 

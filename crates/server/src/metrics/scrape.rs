@@ -421,6 +421,32 @@ fn queues(scrape: &Scrape, max_ready: u32, all: &mut Exposition) {
         "Jobs of the queue that may start per second",
         queues.iter().map(|queue| (label("queue", &queue.id), queue.rps)),
     );
+    let of_state = |queue: &tidegate_api::Queue| {
+        let counts = [
+            ("waiting", queue.waiting),
+            ("running", queue.running),
+            ("delayed", queue.delayed),
+        ];
+        let id = queue.id.clone();
+        counts.map(move |(state, count)| {
+            let labels = vec![("queue", id.clone()), ("state", state.into())];
+            (labels, count as f64)
+        })
+    };
+    all.gauges(
+        "tidegate_bulk_queue_jobs",
+        "Unfinished jobs of the queue; ready ones count as waiting",
+        queues.iter().flat_map(of_state),
+    );
+    let age = |queue: &tidegate_api::Queue| {
+        let since = queue.oldest_waiting_since.map(|at| Timestamp(at.0));
+        since.map_or(0.0, |since| scrape.now.since(since).as_secs_f64())
+    };
+    all.gauges(
+        "tidegate_bulk_queue_oldest_wait_seconds",
+        "Age of the oldest job of the queue that goes next",
+        queues.iter().map(|queue| (label("queue", &queue.id), age(queue))),
+    );
     all.gauges(
         "tidegate_bulk_queue_ready_jobs",
         "Ready jobs of the queue",

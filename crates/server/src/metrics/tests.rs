@@ -100,6 +100,9 @@ pub(crate) fn full() -> Scrape {
             rps: 70.0,
             started: 1,
             ready: 2,
+            waiting: 7,
+            delayed: 5,
+            oldest_waiting_since: Some(Time(97_000)),
             groups_waiting: 3,
             waiting: 5,
             delayed: 6,
@@ -282,6 +285,10 @@ fn names_labels_and_units_are_as_documented() {
             5.0,
         ),
         ("tidegate_bulk_oldest_wait_seconds", 2.5),
+        ("tidegate_bulk_queue_jobs{queue=\"mail\",state=\"waiting\"}", 7.0),
+        ("tidegate_bulk_queue_jobs{queue=\"mail\",state=\"running\"}", 4.0),
+        ("tidegate_bulk_queue_jobs{queue=\"mail\",state=\"delayed\"}", 5.0),
+        ("tidegate_bulk_queue_oldest_wait_seconds{queue=\"mail\"}", 3.0),
         ("tidegate_store_available", 1.0),
     ] {
         assert_eq!(samples.get(name), Some(&value), "{name} in {samples:#?}");

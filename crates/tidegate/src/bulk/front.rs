@@ -5,9 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tidegate_core::bulk::config::BulkConfig;
-use tidegate_core::bulk::views::{BatchView, BulkStats, Cursor, GroupView, Page, Query, View};
+use tidegate_core::bulk::views::{BatchView, BulkStats, Cursor, GroupView, JobFilter, Page, Query, View};
 use tidegate_core::bulk::{
-    Aggregation, CancelOutcome, CancelParams, PauseParams, Refusal, ReplayParams, ResumeParams, Scope,
+    Aggregation, CancelOutcome, CancelParams, ChangeJobsParams, DropFinishedParams, JobCommand, JobState,
+    PauseParams, Refusal, ReplayParams, ResumeParams, Scope,
 };
 use tidegate_core::clock::SystemClock;
 use tidegate_core::ids::{BatchId, GroupId, IdError, JobId, JobType, QueueId};
@@ -16,7 +17,9 @@ use tidegate_engine::bulk::{
     BulkService, BulkServiceBuilder, CompletedBatch, Gate, Handler, IntoCallbackResult, ProgressStream,
     Reducer,
 };
-use tidegate_store::bulk::{BulkStore, BulkStoreExt, EmbeddedBulkOptions, EmbeddedBulkStore, JobDetails};
+use tidegate_store::bulk::{
+    BulkStore, BulkStoreExt, EmbeddedBulkOptions, EmbeddedBulkStore, FoundJob, JobDetails,
+};
 #[cfg(feature = "redis")]
 use tidegate_store::bulk::{RedisBulkOptions, RedisBulkStore};
 
@@ -26,6 +29,9 @@ use super::{Error, Folder, Options, Submission, Submitted};
 
 /// Limit: jobs that one call inspects while it cancels a batch.
 const CANCEL_BATCH: u32 = 1_000;
+
+/// Limit: finished jobs that one call deletes.
+const DROP_BATCH: u32 = 1_000;
 
 /// An open store, before its services run: register handlers, then [`start`](Self::start).
 ///
@@ -312,6 +318,63 @@ impl Tidegate {
         };
         let replayed: Result<_, Refusal> = self.store.call(params).await?;
         Ok(replayed.map(|_| ())?)
+    }
+
+    /// Reads one page of the jobs that match, at most `max`, batch by batch in the order of arrival. A page may be short, or
+    /// empty, although there are more: only one without `next` is the last.
+    pub async fn jobs(
+        &self,
+        filter: &JobFilter,
+        after: Option<Cursor>,
+        max: u32,
+    ) -> Result<Page<FoundJob>, Error> {
+        Ok(self.store.jobs(filter, after, max).await?)
+    }
+
+    /// Runs a command on jobs of one group. Returns for each the state it has now, or why the command did nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(tide: tidegate::Tidegate) -> Result<(), tidegate::Error> {
+    /// use tidegate::JobCommand;
+    ///
+    /// for changed in tide.change_jobs("acme", &["mail-1", "mail-2"], JobCommand::RunNow).await? {
+    ///     if let Err(refusal) = changed {
+    ///         println!("{refusal}");
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn change_jobs(
+        &self,
+        group: impl AsRef<str>,
+        jobs: &[impl AsRef<str>],
+        command: JobCommand,
+    ) -> Result<Vec<Result<JobState, Refusal>>, Error> {
+        let jobs: Result<Vec<JobId>, IdError> = jobs.iter().map(JobId::new).collect();
+        let params = ChangeJobsParams {
+            group: GroupId::new(group)?,
+            jobs: jobs?,
+            command,
+        };
+        Ok(self.store.call(params).await?)
+    }
+
+    /// Deletes jobs that finished longer ago than `older_than`, also those that the configuration would keep. Returns how
+    /// many.
+    pub async fn drop_finished(&self, older_than: Millis) -> Result<u64, Error> {
+        let mut dropped = 0;
+        loop {
+            let params = DropFinishedParams {
+                max: DROP_BATCH,
+                older_than: Some(older_than),
+            };
+            let outcome = self.store.call(params).await?;
+            dropped += u64::from(outcome.jobs);
+            if !outcome.more {
+                return Ok(dropped);
+            }
+        }
     }
 
     /// Resolves when the store has failed for good: this process runs no more jobs.

@@ -13,7 +13,8 @@ pub use options::{Folder, Options, OptionsError};
 pub use submission::{Submission, Submitted};
 
 pub use tidegate_core::bulk::{
-    Aggregation, BatchCounts, BatchOptions, BatchStatus, Priority, Scope, config, views,
+    Aggregation, BatchCounts, BatchOptions, BatchStatus, JobCommand, JobState, Priority, Refusal, Scope,
+    config, views,
 };
 pub use tidegate_engine::bulk::{
     CompletedBatch, EngineError, Gate, Handler, IntoCallbackResult, IntoResult, Job, JobError, Progress,
@@ -21,4 +22,4 @@ pub use tidegate_engine::bulk::{
 };
 #[cfg(feature = "redis")]
 pub use tidegate_store::bulk::OnOtherSettings;
-pub use tidegate_store::bulk::{BulkStore, BulkStoreExt, JobDetails};
+pub use tidegate_store::bulk::{BulkStore, BulkStoreExt, FoundJob, JobDetails, JobRun};

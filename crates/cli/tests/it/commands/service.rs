@@ -321,6 +321,52 @@ async fn dead_jobs_are_listed_replayed_and_purged() {
 }
 
 #[tokio::test]
+async fn jobs_are_listed_and_changed() {
+    let service = start("").await;
+    service.jobs("A", "x", 0..4).await;
+    let table = service
+        .ok(&["jobs", "list", "--group", "A", "--state", "waiting"])
+        .await;
+    assert_eq!(table.lines().count(), 5, "{table}");
+    let later = "2199-01-01T00:00:00Z";
+    let done = service.ok(&["jobs", "reschedule", later, "--group", "A"]).await;
+    assert_eq!(done, "4 rescheduled, 0 skipped\n");
+    let done = service
+        .ok(&["jobs", "run-now", "--state", "delayed", "--why", "a mistake"])
+        .await;
+    assert_eq!(done, "4 waiting for their turn, 0 skipped\n");
+    let done = service
+        .ok(&["jobs", "reprioritise", "high", "--group", "A", "--job", "1"])
+        .await;
+    assert_eq!(done, "1 reprioritised, 0 skipped\n");
+    let shown = service.ok(&["job", "show", "A", "1"]).await;
+    assert!(
+        shown.contains("created") && shown.to_lowercase().contains("high"),
+        "{shown}"
+    );
+    let one = service.json(&["job", "cancel", "A", "1"]).await;
+    assert_eq!(one[0]["deathReason"], "CANCELLED");
+    let again = service.run(&["job", "run-now", "A", "1"], "").await;
+    assert!(
+        again.code != 0 && again.err.contains("replay or purge"),
+        "{}",
+        again.err
+    );
+    service.fail(1).await;
+    let failed = service.ok(&["jobs", "list", "--state", "dead", "--json"]).await;
+    assert!(failed.contains("no such mailbox"), "{failed}");
+    let careless = service.run(&["jobs", "cancel", "--all"], "").await;
+    assert!(careless.err.contains("pass --yes"), "{}", careless.err);
+    let done = service.ok(&["jobs", "cancel", "--all", "--yes"]).await;
+    assert_eq!(done, "2 cancelled, 0 skipped\n");
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    let done = service
+        .ok(&["jobs", "drop-finished", "--older-than-sec", "0"])
+        .await;
+    assert!(done.starts_with("4 jobs"), "{done}");
+}
+
+#[tokio::test]
 async fn limits_are_changed_and_reasons_are_shown() {
     let service = start("").await;
     service.jobs("A", "x", 0..2).await;

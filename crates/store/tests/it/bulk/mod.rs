@@ -4,6 +4,7 @@ mod differential;
 mod embedded;
 mod embedded_dead_jobs;
 mod embedded_disk;
+mod embedded_jobs;
 mod limits;
 mod model;
 mod mutants;

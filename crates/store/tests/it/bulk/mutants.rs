@@ -9,10 +9,12 @@ use async_trait::async_trait;
 use tidegate_core::bulk::config::BulkConfig;
 use tidegate_core::bulk::views::{Cursor, DeadFilter, JobFilter, Page, View, Wait};
 use tidegate_core::bulk::{
-    Command, Enqueued, Fence, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Refusal, Set, Settled,
+    Command, Enqueued, Fence, JobCommand, JobSeq, LeaseOutcome, LeaseParams, LeaseRef, Outcome, Priority,
+    Refusal, Set, Settled,
 };
 use tidegate_core::clock::ManualClock;
 use tidegate_core::ids::{BatchId, GroupId, JobId};
+use tidegate_core::time::Timestamp;
 use tidegate_store::StoreError;
 use tidegate_store::bulk::conformance::{Guard, case, cases};
 use tidegate_store::bulk::{BulkNotifier, BulkStore, FoundJob, JobDetails, LeasedJob, ModelBulkStore};
@@ -25,6 +27,7 @@ trait Fault: Default + Send + 'static {
     fn after(&mut self, _outcome: &mut Outcome) {}
     fn leased(&mut self, _outcome: &mut LeaseOutcome<LeasedJob>) {}
     fn dead(&mut self, _filter: &mut DeadFilter, _after: &mut Option<Cursor>) {}
+    fn jobs(&mut self, _filter: &mut JobFilter, _after: &mut Option<Cursor>) {}
 }
 
 struct Wrong<F> {
@@ -81,10 +84,12 @@ impl<F: Fault> BulkStore for Wrong<F> {
     async fn jobs(
         &self,
         filter: &JobFilter,
-        after: Option<Cursor>,
+        mut after: Option<Cursor>,
         max: u32,
     ) -> Result<Page<FoundJob>, StoreError> {
-        self.inner.jobs(filter, after, max).await
+        let mut filter = filter.clone();
+        self.fault().jobs(&mut filter, &mut after);
+        self.inner.jobs(&filter, after, max).await
     }
 
     fn notifier(&self) -> Arc<BulkNotifier> {
@@ -332,6 +337,71 @@ impl Fault for ShowsTheDeadTwice {
     }
 }
 
+/// Lists jobs in every state.
+#[derive(Default)]
+struct ListsEveryState;
+
+impl Fault for ListsEveryState {
+    fn jobs(&mut self, filter: &mut JobFilter, _after: &mut Option<Cursor>) {
+        filter.state = None;
+    }
+}
+
+/// Shows the last job of a page again on the next one.
+#[derive(Default)]
+struct ShowsJobsTwice;
+
+impl Fault for ShowsJobsTwice {
+    fn jobs(&mut self, _filter: &mut JobFilter, after: &mut Option<Cursor>) {
+        // The slot is gone, and the job of the position is the one before.
+        *after = after.map(|Cursor(at)| Cursor((at | 0xffff_ffff << 48) - 1));
+    }
+}
+
+/// Starts jobs early that an operator wants later.
+#[derive(Default)]
+struct IgnoresSchedules;
+
+impl Fault for IgnoresSchedules {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::ChangeJobs(params) = command
+            && let JobCommand::Reschedule { run_at } = &mut params.command
+        {
+            *run_at = Timestamp(0);
+        }
+    }
+}
+
+/// Takes a cancellation for another priority.
+#[derive(Default)]
+struct ForgetsCancellations;
+
+impl Fault for ForgetsCancellations {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::ChangeJobs(params) = command
+            && params.command == JobCommand::Cancel
+        {
+            params.command = JobCommand::Reprioritise {
+                priority: Priority::Low,
+            };
+        }
+    }
+}
+
+/// Drops the progress that workers report.
+#[derive(Default)]
+struct IgnoresProgress;
+
+impl Fault for IgnoresProgress {
+    fn before(&mut self, command: &mut Command) {
+        if let Command::Extend(params) = command {
+            for extension in &mut params.leases {
+                extension.progress = None;
+            }
+        }
+    }
+}
+
 /// Opens batches without their callback.
 #[derive(Default)]
 struct ForgetsCallbacks;
@@ -469,6 +539,23 @@ async fn ignored_priorities_are_caught() {
 async fn a_wrong_list_of_the_dead_is_caught() {
     caught::<ListsAllTheDead>("dead::a_filter_chooses_by_group_type_and_reason").await;
     caught::<ShowsTheDeadTwice>("dead::dead_jobs_come_in_pages").await;
+}
+
+#[tokio::test]
+async fn a_wrong_list_of_jobs_is_caught() {
+    caught::<ListsEveryState>("listing::a_filter_chooses_jobs").await;
+    caught::<ShowsJobsTwice>("listing::jobs_are_listed_in_the_order_of_arrival").await;
+}
+
+#[tokio::test]
+async fn a_command_on_a_job_that_is_not_carried_out_is_caught() {
+    caught::<IgnoresSchedules>("change_jobs::a_job_is_rescheduled").await;
+    caught::<ForgetsCancellations>("change_jobs::a_cancelled_running_job_ends_with_its_run").await;
+}
+
+#[tokio::test]
+async fn a_lost_progress_is_caught() {
+    caught::<IgnoresProgress>("one_job::a_worker_reports_its_progress").await;
 }
 
 #[tokio::test]
