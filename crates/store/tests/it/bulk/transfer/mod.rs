@@ -358,7 +358,10 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
                 max: 500,
                 older_than: Some(Millis(0)),
             };
-            store.call(drop).await.unwrap();
+            // It does not wait long for a shard; on a machine that stalls, the next call drops them.
+            if let Err(error) = store.call(drop).await {
+                assert!(error.is_retryable(), "{error}");
+            }
         }
     };
     let exports = async {
