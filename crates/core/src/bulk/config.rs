@@ -3,7 +3,7 @@
 //! Each section has its own defaults, so a file that sets one field of a section keeps the others. The parser
 //! rejects unknown fields.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -289,6 +289,13 @@ pub struct QueueConfig {
 }
 
 impl BulkConfig {
+    /// Every queue that has settings or job types, and the default one.
+    pub fn queue_names(&self) -> BTreeSet<QueueId> {
+        let of_types = self.job_types.values().filter_map(|kind| kind.queue.as_ref());
+        let named = self.queues.keys().chain(of_types).cloned();
+        named.chain([super::default_queue()]).collect()
+    }
+
     /// Checks every value and every relation; the message names the values and what would be valid.
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_rates()?;

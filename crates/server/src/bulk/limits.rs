@@ -44,6 +44,24 @@ fn limit(rate: &Nullable<Rate>, max_running: Nullable<u32>) -> ApiResult<SetLimi
     })
 }
 
+/// A limit of a queue that nothing uses is a typing error.
+async fn known(app: &App, queues: impl Iterator<Item = &QueueId>) -> ApiResult<()> {
+    let mut known = app.config.bulk().queue_names();
+    if let View::Queues(used) = app.query(Query::Queues).await? {
+        known.extend(used.into_iter().map(|queue| queue.id));
+    }
+    for queue in queues {
+        if !known.contains(queue) {
+            let known: Vec<&str> = known.iter().map(QueueId::as_str).collect();
+            return Err(ApiError::invalid(format!(
+                "there is no queue {queue:?}; there are {}",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Reads the limits that hold now, and who changed them.
 #[utoipa::path(
     get, path = "/v1/limits",
@@ -101,6 +119,7 @@ pub(crate) async fn patch(
             "the body changes nothing; give `rate`, `adaptive`, or `queues` with `rate`, `maxRunning` or `perGroup`",
         ));
     }
+    known(&app, params.queues.iter().map(|(queue, _)| queue)).await?;
     let command = AuditedCommand::new("limits.patch", "limits")
         .with_detail(&body)
         .because(body.why);

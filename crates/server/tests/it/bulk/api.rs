@@ -197,6 +197,15 @@ async fn limits_change_at_run_time_and_stay(backend: Backend) {
         let (status, refused) = running.patch("/v1/limits", json!({ "rate": odd })).await;
         assert_eq!(status, 422, "{refused}");
     }
+    let (status, refused) = running
+        .patch("/v1/limits", json!({ "queues": { "typo": { "rate": 5 } } }))
+        .await;
+    assert_eq!(status, 422, "{refused}");
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("there is no queue \"typo\"; there are default"),
+        "{detail}"
+    );
     let running = running.restart().await;
     let limits = running.ok("/v1/limits").await;
     assert_eq!(
