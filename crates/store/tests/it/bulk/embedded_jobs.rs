@@ -82,7 +82,11 @@ async fn change(store: &EmbeddedBulkStore, name: &str, command: JobCommand) -> J
 }
 
 async fn read(store: &EmbeddedBulkStore, name: &str) -> JobDetails {
-    store.job(&group(), &id(name)).await.unwrap().expect("it is there")
+    store
+        .job(&group(), &id(name))
+        .await
+        .unwrap()
+        .expect("it is there")
 }
 
 #[tokio::test]
@@ -106,7 +110,10 @@ async fn runs_survive_a_power_cut() {
     let store = on(&disk, &clock);
     store.call(ExpireLeasesParams { max: 10 }).await.unwrap();
     let runs = read(&store, "a").await.runs;
-    let seen: Vec<_> = runs.iter().map(|run| (run.number, run.outcome, run.started_at)).collect();
+    let seen: Vec<_> = runs
+        .iter()
+        .map(|run| (run.number, run.outcome, run.started_at))
+        .collect();
     assert_eq!(
         seen,
         [
@@ -141,7 +148,10 @@ async fn what_an_operator_changed_survives_a_power_cut() {
     change(&store, "later", JobCommand::Reschedule { run_at: at }).await;
     change(&store, "now", JobCommand::Reschedule { run_at: at }).await;
     change(&store, "now", JobCommand::RunNow).await;
-    assert_eq!(change(&store, "running", JobCommand::Cancel).await, JobState::Running);
+    assert_eq!(
+        change(&store, "running", JobCommand::Cancel).await,
+        JobState::Running
+    );
 
     let store = on(&disk.after_kill(), &clock);
     clock.advance(Millis(2_000));
@@ -182,6 +192,10 @@ async fn a_dropped_job_leaves_no_run_behind() {
         group: group(),
         job: id("second"),
     };
-    store.call(purge).await.unwrap().expect("its attempts are used up");
+    store
+        .call(purge)
+        .await
+        .unwrap()
+        .expect("its attempts are used up");
     assert_eq!(disk.records(), before, "the job, its state and its runs are gone");
 }
