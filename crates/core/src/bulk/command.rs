@@ -14,7 +14,7 @@ use super::job::JobState;
 use super::pair::ThrottleScope;
 use super::purge::PurgeParams;
 use super::refusal::{JobRefusal, Refusal};
-use super::run::Progress;
+use super::run::LeaseExtension;
 use super::stats::ResetStatsParams;
 use super::views::{Query, View};
 use crate::ids::{BatchId, GroupId, JobId, JobType, Owner, QueueId};
@@ -247,23 +247,6 @@ pub struct Leased {
 pub struct LeaseOutcome<J = Leased> {
     pub jobs: Vec<J>,
     pub stop: Stop,
-}
-
-/// A lease to extend, and what its worker has to report.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LeaseExtension {
-    pub lease: LeaseRef,
-    /// The progress so far; what was reported before stays if absent.
-    pub progress: Option<Progress>,
-}
-
-impl From<LeaseRef> for LeaseExtension {
-    fn from(lease: LeaseRef) -> Self {
-        Self {
-            lease,
-            progress: None,
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -5,13 +5,13 @@
 
 use super::Bulk;
 use super::command::{
-    BatchStatus, ExtendParams, Extended, Fence, LeaseExtension, LeaseOutcome, LeaseParams, LeaseRef, Leased,
-    Stop,
+    BatchStatus, ExtendParams, Extended, Fence, LeaseOutcome, LeaseParams, LeaseRef, Leased, Stop,
 };
 use super::job::{JobState, Spot};
 use super::list::Slot;
 use super::pick::{Pick, Startable, inspections};
-use super::record::{Change, Progress};
+use super::record::Change;
+use super::run::{LeaseExtension, Progress};
 use crate::ids::Owner;
 use crate::time::Timestamp;
 

@@ -91,7 +91,7 @@ pub use record::Change;
 use record::{BatchSeq, GroupSeq};
 pub use refusal::{JobRefusal, Refusal};
 pub use retain::{DropFinishedOutcome, DropFinishedParams};
-pub use run::Progress;
+pub use run::{LeaseExtension, Progress};
 pub use settle::cut_error;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use slab::Slab;

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Bulk;
-use super::command::JobOutcome;
+use super::command::{JobOutcome, LeaseRef};
 use super::lease::LeaseEntry;
 use super::list::Slot;
 use super::record::Change;
@@ -55,6 +55,23 @@ pub struct Progress {
     pub percent: u8,
     /// A short text; may be empty.
     pub text: String,
+}
+
+/// A lease to extend, and what its worker has to report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeaseExtension {
+    pub lease: LeaseRef,
+    /// The progress so far; what was reported before stays if absent.
+    pub progress: Option<Progress>,
+}
+
+impl From<LeaseRef> for LeaseExtension {
+    fn from(lease: LeaseRef) -> Self {
+        Self {
+            lease,
+            progress: None,
+        }
+    }
 }
 
 impl Progress {

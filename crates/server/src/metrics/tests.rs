@@ -102,7 +102,7 @@ pub(crate) fn full() -> Scrape {
             ready: 2,
             waiting: 7,
             delayed: 5,
-            oldest_waiting_since: Some(Time(97_000)),
+            oldest_waiting_since: Some(Time(999_500)),
             groups_waiting: 3,
             running: 4,
             max_running: None,

@@ -25,6 +25,7 @@ fn operation_ids_are_unique_verb_first_camel_case() {
         "list", "get", "update", "pause", "resume", "cancel", "reset", "explain", "open", "seal", "stream",
         "enqueue", "replay", "lease", "extend", "settle", "purge", "read", "refresh", "release", "close",
         "void", "delete", "redeem", "check", "complete", "enable", "disable", "join", "leave",
+        "run", "reschedule", "reprioritise", "drop",
     ];
     let (document, mut seen) = (document(), HashSet::new());
     for (name, operation) in operations(&document) {

@@ -9,7 +9,7 @@ use tidegate_core::bulk::{JobSeq, PurgeParams, Refusal};
 use tidegate_core::time::Timestamp;
 use tidegate_redis::Args;
 
-use super::{Shared, decode, scripts};
+use super::{Shared, decode, jobs, scripts};
 use crate::StoreError;
 use crate::bulk::FoundJob;
 
@@ -73,7 +73,7 @@ impl Shared {
         let dead = items.items()?.each(|one| -> Result<_, StoreError> {
             Ok(FoundJob {
                 group: one.name()?,
-                details: decode::job(&mut one.items()?, numbers)?,
+                details: jobs::details(&mut one.items()?, numbers)?,
             })
         })?;
         let next = items.maybe()?.zip(items.maybe()?);

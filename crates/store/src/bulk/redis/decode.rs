@@ -1,18 +1,15 @@
 //! Decodes script replies to outcomes.
 
-use bytes::Bytes;
 use tidegate_core::bulk::congestion::{Backoff, CongestionLevel, estimate_completion};
 use tidegate_core::bulk::views::*;
 use tidegate_core::bulk::*;
-use tidegate_core::ids::{BatchId, GroupId, Owner};
+use tidegate_core::ids::{BatchId, GroupId};
 use tidegate_core::time::{Millis, Timestamp};
 use tidegate_redis::Items;
 
 use super::blob::Blob;
-use super::run_log;
 use crate::StoreError;
-use crate::bulk::job_runs::{LastRun, runs};
-use crate::bulk::{JobDetails, LeasedJob};
+use crate::bulk::LeasedJob;
 
 type StoreResult<T> = Result<T, StoreError>;
 
@@ -20,7 +17,7 @@ fn odd(what: &str, found: impl std::fmt::Debug) -> StoreError {
     StoreError::Corrupt(format!("a script answered {found:?} as {what}"))
 }
 
-fn one_of<T: Copy>(what: &str, all: &[T], index: i64) -> StoreResult<T> {
+pub(super) fn one_of<T: Copy>(what: &str, all: &[T], index: i64) -> StoreResult<T> {
     usize::try_from(index)
         .ok()
         .and_then(|index| all.get(index))
@@ -455,71 +452,6 @@ pub(super) fn batch_view(mut items: Items, group: &GroupId, common: &Common) -> 
         finished_at,
         callback: items.maybe_text()?,
         estimate: common.estimate(if status.is_open() { pending } else { 0 }),
-    })
-}
-
-pub(super) fn job(one: &mut Items, numbers: Numbers) -> StoreResult<JobDetails> {
-    let seq = numbers.job(one.unsigned()?);
-    let priority = one_of("a priority", &Priority::ALL, one.int()? - 1)?;
-    let state = state(one.int()?)?;
-    let (failures, retries, throttles) = (one.small()?, one.small()?, one.small()?);
-    let at = one.time()?;
-    let (delay, death) = (delay_reason(one.int()?)?, death_reason(one.int()?)?);
-    let (batch, queue) = (one.name()?, one.name()?);
-    let last = match state {
-        JobState::Running | JobState::Completed => 1,
-        JobState::Dead => u32::from(death == DeathReason::Failed),
-        _ => 0,
-    };
-    let blob = Blob::read(one.bytes()?)?;
-    let text: Bytes = one.bytes()?;
-    let (started, worker) = (one.unsigned()?, one.text()?);
-    let started_at = (started > 0).then_some(Timestamp(started));
-    let worker = Owner::new(worker).ok();
-    let progress = run_log::read_progress(one.bytes()?);
-    let cancelled = one.flag()?;
-    let records = run_log::read(one.bytes()?)?;
-    let (mut result, mut error, mut completed, mut running) = (None, None, None, None);
-    match state {
-        JobState::Completed => {
-            result = Some(text);
-            completed = worker.map(|worker| LastRun { started_at, worker });
-        }
-        JobState::Running => {
-            running = worker.map(|worker| RunningView {
-                started_at,
-                worker,
-                progress,
-                cancelled,
-            });
-        }
-        JobState::Dead => error = Some(String::from_utf8_lossy(&text).into_owned()),
-        _ => {}
-    }
-    let view = JobView {
-        seq,
-        batch,
-        kind: blob.kind,
-        queue,
-        priority,
-        state,
-        attempts: failures + last,
-        max_attempts: retries + 1,
-        throttles,
-        delayed: (state == JobState::Delayed).then_some((at, delay)),
-        running,
-        deadline: (state == JobState::Running).then_some(at),
-        dead: (state == JobState::Dead).then_some(death),
-        finished_at: state.is_finished().then_some(at),
-    };
-    Ok(JobDetails {
-        id: blob.id,
-        created_at: blob.created_at,
-        runs: runs(records, &view, completed),
-        view,
-        payload: blob.payload,
-        result,
-        error,
     })
 }
 

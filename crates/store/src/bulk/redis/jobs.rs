@@ -1,18 +1,22 @@
-//! Lists the jobs of all shards, commands on single jobs, and the backlog of every queue.
+//! Jobs as scripts show them, the list of all of them over all shards, commands on single jobs, and the backlog of every
+//! queue.
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use redis::Value;
 use tidegate_core::bulk::listing::MAX_PAGE;
-use tidegate_core::bulk::views::{Cursor, JobFilter, Page, Query, QueueBacklog};
-use tidegate_core::bulk::{ChangeJobsParams, JobCommand, JobState, Refusal};
-use tidegate_core::ids::QueueId;
+use tidegate_core::bulk::views::{Cursor, JobFilter, JobView, Page, Query, QueueBacklog, RunningView};
+use tidegate_core::bulk::{ChangeJobsParams, DeathReason, JobCommand, JobState, Priority, Refusal};
+use tidegate_core::ids::{Owner, QueueId};
 use tidegate_core::time::Timestamp;
 use tidegate_redis::{Args, Items, time};
 
-use super::{Shared, decode, scripts};
+use super::blob::Blob;
+use super::{Shared, decode, run_log, scripts};
 use crate::StoreError;
-use crate::bulk::FoundJob;
+use crate::bulk::job_runs::{LastRun, runs};
+use crate::bulk::{FoundJob, JobDetails};
 
 type StoreResult<T> = Result<T, StoreError>;
 
@@ -39,7 +43,7 @@ impl Shared {
         let found = items.items()?.each(|one| -> StoreResult<_> {
             Ok(FoundJob {
                 group: one.name()?,
-                details: decode::job(&mut one.items()?, numbers)?,
+                details: details(&mut one.items()?, numbers)?,
             })
         })?;
         let next = match items.maybe()?.zip(items.maybe()?) {
@@ -145,4 +149,73 @@ fn add(whole: &mut QueueBacklog, one: &QueueBacklog) {
         .flatten()
         .min();
     whole.oldest_waiting_since = since;
+}
+
+/// One job as its script shows it.
+pub(super) fn details(one: &mut Items, numbers: decode::Numbers) -> StoreResult<JobDetails> {
+    let seq = numbers.job(one.unsigned()?);
+    let priority = decode::one_of("a priority", &Priority::ALL, one.int()? - 1)?;
+    let state = decode::state(one.int()?)?;
+    let (failures, retries, throttles) = (one.small()?, one.small()?, one.small()?);
+    let at = one.time()?;
+    let (delay, death) = (
+        decode::delay_reason(one.int()?)?,
+        decode::death_reason(one.int()?)?,
+    );
+    let (batch, queue) = (one.name()?, one.name()?);
+    let last = match state {
+        JobState::Running | JobState::Completed => 1,
+        JobState::Dead => u32::from(death == DeathReason::Failed),
+        _ => 0,
+    };
+    let blob = Blob::read(one.bytes()?)?;
+    let text: Bytes = one.bytes()?;
+    let (started, worker) = (one.unsigned()?, one.text()?);
+    let started_at = (started > 0).then_some(Timestamp(started));
+    let worker = Owner::new(worker).ok();
+    let progress = run_log::read_progress(one.bytes()?);
+    let cancelled = one.flag()?;
+    let records = run_log::read(one.bytes()?)?;
+    let (mut result, mut error, mut completed, mut running) = (None, None, None, None);
+    match state {
+        JobState::Completed => {
+            result = Some(text);
+            completed = worker.map(|worker| LastRun { started_at, worker });
+        }
+        JobState::Running => {
+            running = worker.map(|worker| RunningView {
+                started_at,
+                worker,
+                progress,
+                cancelled,
+            });
+        }
+        JobState::Dead => error = Some(String::from_utf8_lossy(&text).into_owned()),
+        _ => {}
+    }
+    let view = JobView {
+        seq,
+        batch,
+        kind: blob.kind,
+        queue,
+        priority,
+        state,
+        attempts: failures + last,
+        max_attempts: retries + 1,
+        throttles,
+        delayed: (state == JobState::Delayed).then_some((at, delay)),
+        running,
+        deadline: (state == JobState::Running).then_some(at),
+        dead: (state == JobState::Dead).then_some(death),
+        finished_at: state.is_finished().then_some(at),
+    };
+    Ok(JobDetails {
+        id: blob.id,
+        created_at: blob.created_at,
+        runs: runs(records, &view, completed),
+        view,
+        payload: blob.payload,
+        result,
+        error,
+    })
 }

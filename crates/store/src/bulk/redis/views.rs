@@ -7,7 +7,7 @@ use tidegate_core::ids::{BatchId, GroupId, JobId};
 use tidegate_redis::Items;
 
 use super::decode::{self, Common};
-use super::{Shared, dead};
+use super::{Shared, dead, jobs};
 use crate::StoreError;
 use crate::bulk::JobDetails;
 
@@ -120,7 +120,7 @@ impl Shared {
         Ok(match self.look_at(group, &query).await? {
             Ok((mut items, _)) => {
                 let numbers = self.numbers(self.shard_of(group));
-                Ok(decode::job(&mut items.items()?, numbers)?)
+                Ok(jobs::details(&mut items.items()?, numbers)?)
             }
             Err(said) => Err(decode::refusal(&said, group, None, Some(job))?),
         })
@@ -144,7 +144,7 @@ impl Shared {
             Ok((items, _)) => items,
             Err(said) => return Ok(Err(decode::refusal(&said, group, Some(batch), None)?)),
         };
-        let jobs = items.items()?.each(|one| decode::job(one, numbers))?;
+        let jobs = items.items()?.each(|one| jobs::details(one, numbers))?;
         let more = items.flag()?;
         let next = jobs
             .last()

@@ -573,8 +573,7 @@ async fn lease_records_go_when_their_jobs_are_settled_also_across_a_kill() {
     let disk = disk.after_kill();
     let store = on(&disk, &clock);
     store.call(ExpireLeasesParams { max: 10 }).await.unwrap();
-    // The states of both, and the run whose lease ended.
-    assert_eq!(disk.records(), before + 3);
+    assert_eq!(disk.records(), before + 3, "two states, one run");
 }
 
 #[tokio::test]
