@@ -194,7 +194,7 @@ mod tests {
         let config = read("[backpressure]\nglobal_rps = 5")
             .expect("a valid file")
             .config;
-        assert_eq!(config.backpressure.global_rps, 5.0);
+        assert_eq!(config.backpressure.global_rps, 5.0.into());
         assert_eq!(config.backpressure.ready_queue_max_size, 10_000);
         assert_eq!(config.worker_pool, Default::default());
     }
