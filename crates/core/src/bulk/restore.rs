@@ -56,6 +56,7 @@ pub struct JobHead<'a> {
     pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
+    pub cost: u32,
 }
 
 #[derive(Debug)]
@@ -206,7 +207,9 @@ impl Restore {
             return Ok(());
         }
         match state.map(|state| &state.state) {
-            Some(&StoredState::Completed { at, .. }) => self.insert_finished(job, JobState::Completed, at),
+            Some(&StoredState::Completed { at, .. }) => {
+                self.insert_finished(job, JobState::Completed, at, head.cost)
+            }
             Some(&StoredState::Dead {
                 at,
                 reason,
@@ -217,7 +220,7 @@ impl Restore {
                 if batch.status.is_open() && reason != DeathReason::Cancelled {
                     batch.keep_error(error);
                 }
-                self.insert_finished(job, JobState::Dead, at);
+                self.insert_finished(job, JobState::Dead, at, head.cost);
             }
             Some(&StoredState::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
             Some(StoredState::Waiting) => {
@@ -253,7 +256,9 @@ impl Restore {
 
     fn insert_unfinished(&mut self, job: Job, head: JobHead<'_>) -> Slot {
         self.count(job.batch, |counts| counts.total += 1);
-        self.bulk.insert_job(job, head.expires_at, self.now)
+        let slot = self.bulk.insert_job(job, head.expires_at, self.now);
+        self.bulk.set_cost(slot, head.cost);
+        slot
     }
 
     fn insert_delayed(&mut self, mut job: Job, head: JobHead<'_>, due: Timestamp, reason: DelayReason) {
@@ -288,13 +293,14 @@ impl Restore {
         self.raise(batch, BatchStatus::Running);
     }
 
-    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp) {
+    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp, cost: u32) {
         job.state = state;
         job.at = at;
         job.expires = false;
         let (fingerprint, seq, batch) = (job.fingerprint, job.seq, job.batch);
         let group = self.bulk.batches[batch as usize].group;
         let slot = self.bulk.jobs.insert(job) as Slot;
+        self.bulk.set_cost(slot, cost);
         self.bulk.index_job(fingerprint, slot);
         if state == JobState::Dead {
             self.bulk.dead_jobs.insert((at, seq), slot);

@@ -365,6 +365,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<(u64, JobRecord, u64, O
         created_at: blob.created_at,
         run_at,
         expires_at,
+        cost: blob.cost,
         payload: blob.payload,
     };
     Ok((blob.batch, record, fence, (!follows_from_record).then_some(state)))
