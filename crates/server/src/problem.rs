@@ -200,6 +200,7 @@ pub(crate) fn job_code(refusal: &JobRefusal) -> &'static str {
         JobRefusal::Full { .. } => "full",
         JobRefusal::GroupFull { .. } => "group_full",
         JobRefusal::AlreadyExpired { .. } => "already_expired",
+        JobRefusal::Cost { .. } => "cost",
     }
 }
 

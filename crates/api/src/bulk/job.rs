@@ -116,6 +116,10 @@ pub struct NewJob {
     /// The urgency of the job; NORMAL if absent.
     #[serde(default, skip_serializing_if = "is_default")]
     pub priority: JobPriority,
+    /// What the start of the job uses up of every rate, from 1 to 1,000,000; 1 if absent.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000000))]
+    pub cost: u32,
     /// The input of the job, any JSON. The worker gets it unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<serde_json::Value>))]
@@ -126,6 +130,14 @@ pub struct NewJob {
     /// The latest start, retries included: a job that would start later is dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(cost: &u32) -> bool {
+    *cost == 1
 }
 
 fn is_default(priority: &JobPriority) -> bool {

@@ -174,6 +174,11 @@ pub struct Settlement {
     /// queue slows down.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub overloaded: bool,
+    /// What the run used up of every rate, if that is not the cost of the job, at most 1,000,000. Later windows pay what is
+    /// more; what is less is free again in the window of the start. With RELEASED, the job used up nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 1000000))]
+    pub cost: Option<u32>,
 }
 
 /// Whose calls the downstream found too many.

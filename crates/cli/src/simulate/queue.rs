@@ -72,6 +72,7 @@ impl Queue {
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         })
     }
 
@@ -117,7 +118,11 @@ impl Queue {
     }
 
     pub(super) fn settle(&mut self, lease: LeaseRef, outcome: JobOutcome, now: Timestamp) {
-        let answers = vec![Settlement { lease, outcome }];
+        let answers = vec![Settlement {
+            lease,
+            outcome,
+            cost: None,
+        }];
         self.bulk.call(SettleParams { answers }, now);
         self.forget_changes();
     }
@@ -137,6 +142,7 @@ impl Queue {
         let done = |lease| Settlement {
             lease,
             outcome: JobOutcome::Completed { result: Bytes::new() },
+            cost: None,
         };
         let answers = leases.into_iter().map(done).collect();
         self.bulk.call(SettleParams { answers }, now);

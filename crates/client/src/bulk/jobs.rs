@@ -35,6 +35,7 @@ pub fn new_job(
         payload: Some(payload),
         run_at: None,
         expires_at: None,
+        cost: 1,
     })
 }
 

@@ -66,6 +66,7 @@ async fn settle(client: &Client, max: u32, outcome: JobOutcome) {
         retry_after_ms: None,
         scope: None,
         overloaded: false,
+        cost: None,
     };
     let answers: Vec<Settlement> = leased.into_iter().map(answer).collect();
     client.settle(&answers).await.unwrap();

@@ -34,6 +34,7 @@ impl Bulk {
             }
             match self.pick(queue, &mut inspections, now) {
                 Pick::Job(slot) => admitted.push(self.make_ready(slot, now)),
+                Pick::Limited(until) => break Stop::Limited { until },
                 Pick::Empty => break self.nothing_startable(queue),
                 Pick::More => break Stop::More,
             }
@@ -63,10 +64,10 @@ impl Bulk {
     pub(super) fn limited(&self, queue: u16, now: Timestamp) -> Stop {
         let (limiter, queue) = (&self.limiter, &self.queues[usize::from(queue)]);
         let window = limiter.window();
-        let own = queue.started + u64::from(queue.ready.len) >= queue.rate.allowed(window);
+        let own = queue.meter.room(queue.rate, window) <= u64::from(queue.ready.len);
         let until = match () {
             () if limiter.room() <= self.ready => limiter.until(),
-            () if own => limiter.start_of(queue.rate.next_allowing(window + 1)),
+            () if own => limiter.start_of(queue.meter.next(queue.rate, window)),
             () if queue.is_full() => return Stop::Busy,
             () => queue.downstream.next_start(now).unwrap_or(limiter.window_end()),
         };
@@ -133,7 +134,7 @@ impl Bulk {
             backoff,
             global: (self.limiter.started() + self.ready, self.limiter.limit()),
             share: (
-                entry.meter.charged(self.limiter.window()) + u64::from(entry.count(JobState::Ready)),
+                self.started_by(entry) + u64::from(entry.count(JobState::Ready)),
                 self.per_group_limit(),
             ),
         })

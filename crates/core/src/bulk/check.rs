@@ -76,9 +76,10 @@ impl Bulk {
     }
 
     fn check_limits(&self) {
+        // Ready may hold more promises from a time when the limit was larger, and a promise is one unit, whatever the job
+        // costs.
         assert!(
-            // Ready may hold more promises from a time when the limit was larger.
-            self.limiter.started() + self.ready <= self.limiter.widest() || self.limiter.room() == 0,
+            self.limiter.started() <= self.limiter.widest() && self.ready <= self.limiter.widest(),
             "{} started and {} ready exceed the limit of {}",
             self.limiter.started(),
             self.ready,

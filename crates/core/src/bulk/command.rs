@@ -75,7 +75,12 @@ pub struct NewJob {
     pub run_at: Option<Timestamp>,
     /// A job that would start later than this, even as a retry, becomes dead.
     pub expires_at: Option<Timestamp>,
+    /// What its start uses up of every rate: 1 to [`MAX_COST`].
+    pub cost: u32,
 }
+
+/// Limit: the cost of a job.
+pub const MAX_COST: u32 = 1_000_000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct EnqueueParams {
@@ -272,6 +277,9 @@ pub struct SettleParams {
 pub struct Settlement {
     pub lease: LeaseRef,
     pub outcome: JobOutcome,
+    /// What the run used up, if that is not the job's cost. Later windows pay what is more; what is less is free again
+    /// in the window of the start. Does not apply to a run that was released.
+    pub cost: Option<u32>,
 }
 
 /// The outcome that a worker reports for a run.

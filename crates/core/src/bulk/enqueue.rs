@@ -2,7 +2,8 @@
 
 use super::Bulk;
 use super::command::{
-    BatchOptions, DeathReason, DelayReason, EnqueueOutcome, EnqueueParams, Enqueued, Fence, JobSeq, NewJob,
+    BatchOptions, DeathReason, DelayReason, EnqueueOutcome, EnqueueParams, Enqueued, Fence, JobSeq, MAX_COST,
+    NewJob,
 };
 use super::group::checked_base_priority;
 use super::job::{Job, JobState, Spot};
@@ -157,6 +158,7 @@ impl Bulk {
             new.expires_at,
             now,
         );
+        self.set_cost(slot, new.cost);
         self.batches[batch as usize].counts.total += 1;
         match scheduled {
             Some(due) => {
@@ -176,6 +178,7 @@ impl Bulk {
             created_at: now,
             run_at: new.run_at,
             expires_at: new.expires_at,
+            cost: new.cost,
             payload: new.payload,
         }));
         Enqueued::Accepted(seq)
@@ -195,6 +198,12 @@ impl Bulk {
         let (len, max) = (new.payload.len() as u64, limits.max_payload_bytes);
         if len > max {
             return Err(JobRefusal::PayloadTooLarge { len, max });
+        }
+        if !(1..=MAX_COST).contains(&new.cost) {
+            return Err(JobRefusal::Cost {
+                cost: new.cost,
+                max: MAX_COST,
+            });
         }
         if self.totals.unfinished() >= limits.max_queued_jobs {
             return Err(JobRefusal::Full {
@@ -232,6 +241,17 @@ impl Bulk {
         let group = self.flows[flow as usize].group;
         self.shift(group, None, Some(state), now);
         slot
+    }
+
+    /// Most jobs cost one, and take no memory for it.
+    pub(super) fn set_cost(&mut self, slot: Slot, cost: u32) {
+        if cost != 1 {
+            self.costs.insert(slot, cost);
+        }
+    }
+
+    pub(super) fn cost(&self, slot: Slot) -> u32 {
+        self.costs.get(&slot).copied().unwrap_or(1)
     }
 
     pub(super) fn push_fresh(&mut self, slot: Slot) {

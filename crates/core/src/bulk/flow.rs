@@ -13,6 +13,7 @@ use super::list::{List, QUEUE, Slot};
 use super::order::FairOrder;
 use crate::ids::QueueId;
 use crate::limits::downstream::Downstream;
+use crate::limits::meter::Meter;
 use crate::limits::quota::{Limit, Quota};
 use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
@@ -76,8 +77,7 @@ pub(super) struct Queue {
     /// Its unfinished jobs in any state, and the delayed ones of them.
     pub(super) unfinished: u64,
     pub(super) delayed: u64,
-    /// Starts in the current window.
-    pub(super) started: u64,
+    pub(super) meter: Meter,
     /// Running jobs, and how many there may be.
     pub(super) running: u64,
     pub(super) max_running: Option<u32>,
@@ -93,6 +93,11 @@ impl Queue {
     pub(super) fn set_rate(&mut self, rate: Quota, window: Millis) {
         self.rps = rate.per_second();
         self.rate = rate.in_windows(window);
+    }
+
+    /// What was charged in this window.
+    pub(super) fn started(&self, window: u64) -> u64 {
+        self.meter.turned(Some(self.rate), window).charged(window)
     }
 
     /// Starts that its rate and its downstream allow in this window.
@@ -122,7 +127,7 @@ impl Queue {
         let places = self
             .max_running
             .map_or(u64::MAX, |most| u64::from(most).saturating_sub(self.running));
-        let own = self.rate.allowed(window).saturating_sub(self.started).min(places);
+        let own = self.meter.room(self.rate, window).min(places);
         // Asked in any case: it notes whether it is what keeps jobs waiting.
         let sustained = self.downstream.room(now);
         own.min(sustained)

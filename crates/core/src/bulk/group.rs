@@ -237,11 +237,11 @@ impl Bulk {
     fn group_blocked(&self, group: Slot, promised: u32) -> Option<Held> {
         let group = &self.groups[group as usize];
         let window = self.limiter.window();
-        let starts = group.meter.charged(window) + u64::from(promised);
         let limit = group.limits.all;
         let rate = limit.rate.map(|rate| rate.in_windows(self.limiter.length()));
+        let starts = group.meter.turned(rate, window).charged(window) + u64::from(promised);
         if let Some(rate) = rate.filter(|rate| starts >= rate.allowed(window)) {
-            let next = rate.next_allowing(window + 1);
+            let next = group.meter.next(rate, window);
             return Some(Held::Until(self.limiter.start_of(next)));
         }
         if self.config.backpressure.strict_share && starts >= self.per_group_limit() {

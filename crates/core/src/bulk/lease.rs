@@ -9,7 +9,7 @@ use super::command::{
 };
 use super::job::{JobState, Spot};
 use super::list::Slot;
-use super::pick::{Pick, Startable, inspections};
+use super::pick::{Pick, Startable, TooMuch, inspections};
 use super::record::Change;
 use super::run::{LeaseExtension, Progress};
 use crate::ids::Owner;
@@ -78,16 +78,20 @@ impl Bulk {
                     self.die(slot, reason, String::new(), now);
                 }
                 Startable::Yes if self.groups[group as usize].paused => self.unready_flow(slot, now),
-                Startable::Yes => match self.blocked(group, queue, false, now) {
-                    Some(blocked) => {
-                        self.unready_flow(slot, now);
-                        self.block(group, queue, blocked);
+                Startable::Yes => {
+                    let blocked = self.blocked(group, queue, false, now).map(TooMuch::Group);
+                    match blocked.or_else(|| self.too_much(slot, false)) {
+                        Some(TooMuch::All(until)) => return Err(Stop::Limited { until }),
+                        Some(TooMuch::Group(blocked)) => {
+                            self.unready_flow(slot, now);
+                            self.block(group, queue, blocked);
+                        }
+                        None => {
+                            self.detach(slot);
+                            return Ok(slot);
+                        }
                     }
-                    None => {
-                        self.detach(slot);
-                        return Ok(slot);
-                    }
-                },
+                }
                 // Back in its flow, where the next pick parks it.
                 Startable::BatchPaused => self.unready(slot, now),
             }
@@ -97,6 +101,7 @@ impl Bulk {
         }
         match self.pick(queue, inspections, now) {
             Pick::Job(slot) => Ok(slot),
+            Pick::Limited(until) => Err(Stop::Limited { until }),
             Pick::Empty => Err(self.nothing_startable(queue)),
             Pick::More => Err(Stop::More),
         }
@@ -135,15 +140,14 @@ impl Bulk {
             let flow = &self.flows[flow as usize];
             (flow.group, flow.queue, flow.priority)
         };
-        self.limiter.charge();
+        let cost = self.cost(slot);
+        self.limiter.charge(cost);
         let state = &mut self.queues[usize::from(queue)];
-        state.started += 1;
         state.running += 1;
         state.downstream.start(1, now);
         self.start_pair(group, queue, now);
-        let window = self.limiter.window();
+        self.charge(group, queue, cost);
         let entry = &mut self.groups[group as usize];
-        entry.meter.charge(window);
         let group_id = entry.id.clone();
         self.shift(group, Some(from), Some(JobState::Running), now);
         self.deadlines.insert((deadline, seq));
@@ -170,6 +174,18 @@ impl Bulk {
             deadline,
             timeout,
         }
+    }
+
+    /// Charges the queue, the group, and the group in the queue.
+    pub(super) fn charge(&mut self, group: Slot, queue: u16, cost: u32) {
+        let (window, length) = (self.limiter.window(), self.limiter.length());
+        let of_pair = self.pair_limit(group, queue).rate;
+        let state = &mut self.queues[usize::from(queue)];
+        state.meter.charge(Some(state.rate), window, cost);
+        let entry = &mut self.groups[group as usize];
+        let own = entry.limits.all.rate.map(|rate| rate.in_windows(length));
+        entry.meter.charge(own, window, cost);
+        entry.pair_of(queue, window).meter.charge(of_pair, window, cost);
     }
 
     /// The slot of a lease that is still the job's current one.

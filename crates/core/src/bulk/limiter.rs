@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::limits::meter::Meter;
 use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
@@ -17,7 +18,7 @@ pub struct Limited {
 pub struct WindowLimiter {
     rate: Rate,
     window: u64,
-    started: u64,
+    meter: Meter,
     /// The rest of the window is unknown, so nothing more starts in it, whatever the limit becomes.
     spent: bool,
     /// The largest limit so far.
@@ -29,7 +30,7 @@ impl WindowLimiter {
         Self {
             rate,
             window: 0,
-            started: 0,
+            meter: Meter::default(),
             spent: false,
             widest: rate.most(),
         }
@@ -42,7 +43,6 @@ impl WindowLimiter {
         let later = window > self.window;
         if later {
             self.window = window;
-            self.started = 0;
             self.spent = false;
         }
         later
@@ -60,7 +60,7 @@ impl WindowLimiter {
         let last = end.0.saturating_sub(1) / self.length().0;
         if end > Timestamp(0) && last >= self.window {
             self.window = last;
-            self.started = self.limit();
+            self.meter = Meter::used_up(self.rate, last);
             self.spent = true;
         }
     }
@@ -68,14 +68,24 @@ impl WindowLimiter {
     pub fn room(&self) -> u64 {
         match self.spent {
             true => 0,
-            false => self.limit().saturating_sub(self.started),
+            false => self.meter.room(self.rate, self.window),
         }
     }
 
-    /// Counts one start. Panics if there is no room: every caller has checked.
-    pub fn charge(&mut self) {
+    /// Whether something of this cost may start when so many starts are promised to others.
+    pub fn fits(&self, promised: u64, cost: u32) -> bool {
+        !self.spent && self.meter.fits(self.rate, self.window, promised, cost)
+    }
+
+    /// Counts what starts. Panics if there is no room: every caller has checked.
+    pub fn charge(&mut self, cost: u32) {
         assert!(self.room() > 0, "charged beyond the limit of {}", self.limit());
-        self.started += 1;
+        self.add(cost);
+    }
+
+    /// Counts what a run used up beyond its cost: later windows pay what this one cannot.
+    pub fn add(&mut self, cost: u32) {
+        self.meter.charge(Some(self.rate), self.window, cost);
     }
 
     /// Counts one start at `now`, or returns when to try again.
@@ -84,7 +94,7 @@ impl WindowLimiter {
         if self.room() == 0 {
             return Err(Limited { until: self.until() });
         }
-        self.charge();
+        self.charge(1);
         Ok(())
     }
 
@@ -94,7 +104,7 @@ impl WindowLimiter {
 
     /// When the next window begins that allows a start.
     pub fn until(&self) -> Timestamp {
-        self.start_of(self.rate.next_allowing(self.window + 1))
+        self.start_of(self.meter.next(self.rate, self.window))
     }
 
     /// When the window of this number begins.
@@ -102,17 +112,19 @@ impl WindowLimiter {
         Timestamp(window.saturating_mul(self.length().0))
     }
 
-    /// Reverts one start of this window.
-    pub fn refund(&mut self) {
-        self.started = self.started.saturating_sub(1);
+    /// Reverts what was charged in this window.
+    pub fn refund(&mut self, cost: u32) {
+        self.meter.refund(self.window, cost);
     }
 
     pub fn window(&self) -> u64 {
         self.window
     }
 
+    /// What was charged in this window.
     pub fn started(&self) -> u64 {
-        self.started
+        let turned = self.meter.turned(Some(self.rate), self.window);
+        turned.charged(self.window)
     }
 
     /// Starts that the current window allows.

@@ -432,7 +432,7 @@ impl Bulk {
             max_running: self.limits.of_queue(&self.config, name).max_running,
             rps: sustained.map_or(configured_rps, |rate| rate.min(configured_rps)),
             held_until: downstream.as_ref().and_then(Downstream::held_until),
-            started: queue.map_or(0, |queue| queue.started),
+            started: queue.map_or(0, |queue| queue.started(self.limiter.window())),
             ready: queue.map_or(0, |queue| u64::from(queue.ready.len)),
             groups_waiting: queue.map_or(0, |queue| {
                 queue.orders.iter().map(|order| order.len() as u64).sum()

@@ -20,8 +20,8 @@
 //! Invariant: a job is in exactly one state, its queue links are in exactly the list that its spot names, and
 //! the counts of its group, batch and flow follow from that (`check` proves it in tests).
 //! Invariant: a flow is in the order exactly while it has jobs and its group is not held.
-//! Invariant: starts in a window never exceed the limit, and ready holds no more promises than the rest of it.
-//! After the limit is lowered, jobs promised before wait in ready.
+//! Invariant: starts in a window never exceed the limit. A place in ready promises one unit of the rest of the window.
+//! After the limit is lowered, or if a job costs more, jobs promised before wait in ready.
 
 mod admit;
 mod aggregate;
@@ -101,6 +101,7 @@ use self::config::BulkConfig;
 use crate::config::ConfigError;
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::limits::downstream::Downstream;
+use crate::limits::meter::Meter;
 use crate::time::{StoreClock, Timestamp};
 
 /// Changes that a waiter may want to know about.
@@ -156,6 +157,8 @@ pub struct Bulk {
     /// Unstarted jobs that expire.
     expiring: BTreeSet<(Timestamp, JobSeq, Slot)>,
     expiry: HashMap<Slot, Timestamp>,
+    /// Costs other than one.
+    costs: HashMap<Slot, u32>,
     /// Groups whose rate or share is used up, by when they may try again.
     held_groups: BTreeSet<(Timestamp, GroupSeq, Slot)>,
     /// Groups whose rate in a queue is used up, or that wait for their own downstream there, by when they may try again.
@@ -217,6 +220,7 @@ impl Bulk {
             cancelled_jobs: HashSet::new(),
             expiring: BTreeSet::new(),
             expiry: HashMap::new(),
+            costs: HashMap::new(),
             held_groups: BTreeSet::new(),
             held_pairs: BTreeSet::new(),
             ready: 0,
@@ -239,11 +243,7 @@ impl Bulk {
     /// Applies one command at wall time `wall`.
     pub fn apply(&mut self, command: Command, wall: Timestamp) -> Outcome {
         let now = self.clock.observe(wall);
-        if self.limiter.turn(now) {
-            for queue in &mut self.queues {
-                queue.started = 0;
-            }
-        }
+        self.limiter.turn(now);
         match command {
             Command::Enqueue(p) => Outcome::Enqueue(self.enqueue(p, now)),
             Command::OpenBatch(p) => Outcome::OpenBatch(self.open_batch(p, now)),
@@ -357,7 +357,7 @@ impl Bulk {
             groups: 0,
             unfinished: 0,
             delayed: 0,
-            started: 0,
+            meter: Meter::default(),
             running: 0,
             max_running: limits.max_running,
             rps: rate.per_second(),

@@ -150,6 +150,7 @@ mod tests {
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         };
         let params = EnqueueParams {
             group: GroupId::new(group).unwrap(),
@@ -211,6 +212,7 @@ mod tests {
                     fence: bulk.jobs[entry.slot as usize].fence,
                 },
                 outcome: super::super::JobOutcome::Completed { result: Bytes::new() },
+                cost: None,
             });
             let answers = answers.collect();
             bulk.call(super::super::SettleParams { answers }, Timestamp(1));

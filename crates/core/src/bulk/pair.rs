@@ -74,7 +74,7 @@ impl Group {
     }
 
     /// The pair of this queue; created if needed, in place of those that are over.
-    fn pair_of(&mut self, queue: u16, window: u64) -> &mut Pair {
+    pub(super) fn pair_of(&mut self, queue: u16, window: u64) -> &mut Pair {
         if self.pair(queue).is_none() {
             self.pairs.retain(|pair| !pair.is_over(window));
             self.pairs.push(Pair::new(queue));
@@ -132,18 +132,17 @@ impl Bulk {
         let limit = self.pair_limit(group, queue);
         let window = self.limiter.window();
         let rps = self.queues[usize::from(queue)].rps;
-        let until = |rate: Rate| self.limiter.start_of(rate.next_allowing(window + 1));
         let counts = |pair: &Pair| {
             let ready = if promised { pair.ready } else { 0 };
-            (
-                pair.meter.charged(window) + u64::from(ready),
-                pair.running + ready,
-            )
+            (pair.meter, ready, pair.running + ready)
         };
-        let (starts, running) = self.groups[group as usize].pair(queue).map_or((0, 0), counts);
+        let pair = self.groups[group as usize].pair(queue);
+        let (meter, ready, running) = pair.map_or((Meter::default(), 0, 0), counts);
+        let starts = meter.turned(limit.rate, window).charged(window) + u64::from(ready);
         // A window may allow nothing at all.
         if let Some(rate) = limit.rate.filter(|rate| starts >= rate.allowed(window)) {
-            return Some(PairHeld::Until(until(rate)));
+            let until = self.limiter.start_of(meter.next(rate, window));
+            return Some(PairHeld::Until(until));
         }
         if limit.max_running.is_some_and(|most| running >= most) {
             return Some(PairHeld::Running);
@@ -250,7 +249,6 @@ impl Bulk {
         let window = self.limiter.window();
         let pair = self.groups[group as usize].pair_of(queue, window);
         pair.running += 1;
-        pair.meter.charge(window);
         if let Some(downstream) = &mut pair.downstream {
             downstream.start(1, now);
         }
@@ -276,11 +274,11 @@ impl Bulk {
         }
     }
 
-    /// A start of this window is free again.
-    pub(super) fn refund_pair(&mut self, group: Slot, queue: u16) {
+    /// What was charged in this window is free again.
+    pub(super) fn refund_pair(&mut self, group: Slot, queue: u16, cost: u32) {
         let window = self.limiter.window();
         if let Some(pair) = self.groups[group as usize].pair_mut(queue) {
-            pair.meter.refund(window);
+            pair.meter.refund(window, cost);
         }
     }
 

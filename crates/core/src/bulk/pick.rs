@@ -2,16 +2,31 @@
 
 use super::Bulk;
 use super::command::{DeathReason, Fence};
+use super::group::{Blocked, Held};
 use super::job::{JobState, Spot};
 use super::list::{List, NIL, QUEUE, Slot};
+use super::pair::PairHeld;
+use crate::limits::meter::Meter;
+use crate::limits::rate::Rate;
 use crate::time::Timestamp;
 
 pub(super) enum Pick {
     Job(Slot),
+    /// The next job costs more than the window has left, of the queue or of the whole system.
+    Limited(Timestamp),
     /// No waiting job may run.
     Empty,
     /// The call used up its inspections.
     More,
+}
+
+/// What has too little room for a job that costs more than one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TooMuch {
+    /// The whole system or the queue, until then.
+    All(Timestamp),
+    /// The group, in all queues or in this one.
+    Group(Blocked),
 }
 
 /// Whether a job may start, and if not, what happens to it.
@@ -56,27 +71,43 @@ impl Bulk {
                 *inspections -= 1;
                 continue;
             }
-            if let Some(slot) = self.take_startable(flow, inspections, now) {
-                self.queues[usize::from(queue)]
-                    .credits
-                    .book(priority, waits, percent);
-                self.reenter_order(flow, now);
-                return Pick::Job(slot);
+            match self.take_startable(flow, inspections, now) {
+                Ok(Some(slot)) => {
+                    self.queues[usize::from(queue)]
+                        .credits
+                        .book(priority, waits, percent);
+                    self.reenter_order(flow, now);
+                    return Pick::Job(slot);
+                }
+                Ok(None) => {}
+                Err(TooMuch::All(until)) => return Pick::Limited(until),
+                Err(TooMuch::Group(blocked)) => {
+                    self.block(group, queue, blocked);
+                    *inspections -= 1;
+                }
             }
         }
     }
 
     /// The first job of the flow that may start; handles those before it that may not. The flow may be gone
     /// afterwards.
-    fn take_startable(&mut self, flow: Slot, inspections: &mut u32, now: Timestamp) -> Option<Slot> {
+    fn take_startable(
+        &mut self,
+        flow: Slot,
+        inspections: &mut u32,
+        now: Timestamp,
+    ) -> Result<Option<Slot>, TooMuch> {
         while let Some(slot) = self.flows.get(flow as usize).and_then(|flow| flow.front()) {
             if *inspections == 0 {
-                return None;
+                return Ok(None);
             }
             match self.startable(slot, now) {
                 Startable::Yes => {
+                    if let Some(too_much) = self.too_much(slot, true) {
+                        return Err(too_much);
+                    }
                     self.detach(slot);
-                    return Some(slot);
+                    return Ok(Some(slot));
                 }
                 Startable::BatchPaused => self.park(slot, now),
                 Startable::No(reason) => {
@@ -85,6 +116,49 @@ impl Bulk {
                 }
             }
             *inspections -= 1;
+        }
+        Ok(None)
+    }
+
+    /// What has too little room for this job, if it costs more than one and anything has. With `promised`, ready jobs
+    /// start first.
+    pub(super) fn too_much(&self, slot: Slot, promised: bool) -> Option<TooMuch> {
+        let cost = self.cost(slot);
+        if cost == 1 {
+            return None;
+        }
+        let (window, length) = (self.limiter.window(), self.limiter.length());
+        let flow = &self.flows[self.jobs[slot as usize].flow as usize];
+        let (queue, group) = (
+            &self.queues[usize::from(flow.queue)],
+            &self.groups[flow.group as usize],
+        );
+        let ready = |n: u64| if promised { n } else { 0 };
+        if !self.limiter.fits(ready(self.ready), cost) {
+            return Some(TooMuch::All(self.limiter.until()));
+        }
+        let next = |meter: &Meter, rate: Rate| self.limiter.start_of(meter.next(rate, window));
+        if !queue
+            .meter
+            .fits(queue.rate, window, ready(u64::from(queue.ready.len)), cost)
+        {
+            return Some(TooMuch::All(next(&queue.meter, queue.rate)));
+        }
+        let of_group = ready(u64::from(group.count(JobState::Ready)));
+        if let Some(rate) = group.limits.all.rate.map(|rate| rate.in_windows(length))
+            && !group.meter.fits(rate, window, of_group, cost)
+        {
+            let until = next(&group.meter, rate);
+            return Some(TooMuch::Group(Blocked::Everywhere(Held::Until(until))));
+        }
+        let (meter, of_pair) = group
+            .pair(flow.queue)
+            .map_or((Meter::default(), 0), |pair| (pair.meter, u64::from(pair.ready)));
+        if let Some(rate) = self.pair_limit(flow.group, flow.queue).rate
+            && !meter.fits(rate, window, ready(of_pair), cost)
+        {
+            let until = next(&meter, rate);
+            return Some(TooMuch::Group(Blocked::InQueue(PairHeld::Until(until))));
         }
         None
     }

@@ -222,11 +222,18 @@ impl Bulk {
         Ok(LimitStatus {
             global_count: self.limiter.started(),
             global_limit: self.limiter.limit(),
-            group_count: group.meter.charged(self.limiter.window()),
+            group_count: self.started_by(group),
             per_group_limit: self.per_group_limit(),
             active_group_count: self.active_groups,
             window_ends: self.limiter.window_end(),
         })
+    }
+
+    /// What the group was charged in this window.
+    pub(super) fn started_by(&self, group: &Group) -> u64 {
+        let (window, length) = (self.limiter.window(), self.limiter.length());
+        let rate = group.limits.all.rate.map(|rate| rate.in_windows(length));
+        group.meter.turned(rate, window).charged(window)
     }
 
     fn congestion_state(&self, slot: Slot) -> CongestionState {

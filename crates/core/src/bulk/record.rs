@@ -74,8 +74,14 @@ pub struct JobRecord {
     pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
+    #[serde(default = "one")]
+    pub cost: u32,
     #[serde(with = "super::readable")]
     pub payload: Bytes,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Fingerprints of jobs that were dropped before their batch was decided.

@@ -83,6 +83,8 @@ pub enum JobRefusal {
     Full { max: u64 },
     #[error("the group has {max} unfinished jobs, the limit of one group")]
     GroupFull { max: u64 },
+    #[error("the cost is {cost}; it must be from 1 to {max}")]
+    Cost { cost: u32, max: u32 },
     #[error("the job expires at {expires_at:?}, before it could run")]
     AlreadyExpired { expires_at: Timestamp },
 }

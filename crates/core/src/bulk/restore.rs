@@ -56,6 +56,7 @@ pub struct JobHead<'a> {
     pub created_at: Timestamp,
     pub run_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
+    pub cost: u32,
 }
 
 #[derive(Debug)]
@@ -208,7 +209,9 @@ impl Restore {
             return Ok(());
         }
         let slot = match state.map(|state| &state.state) {
-            Some(&StoredState::Completed { at, .. }) => self.insert_finished(job, JobState::Completed, at),
+            Some(&StoredState::Completed { at, .. }) => {
+                self.insert_finished(job, JobState::Completed, at, head.cost)
+            }
             Some(&StoredState::Dead {
                 at,
                 reason,
@@ -219,7 +222,7 @@ impl Restore {
                 if batch.status.is_open() && reason != DeathReason::Cancelled {
                     batch.keep_error(error);
                 }
-                self.insert_finished(job, JobState::Dead, at)
+                self.insert_finished(job, JobState::Dead, at, head.cost)
             }
             Some(&StoredState::Delayed { due, reason }) => self.insert_delayed(job, head, due, reason),
             Some(StoredState::Waiting) => {
@@ -269,7 +272,9 @@ impl Restore {
 
     fn insert_unfinished(&mut self, job: Job, head: JobHead<'_>) -> Slot {
         self.count(job.batch, |counts| counts.total += 1);
-        self.bulk.insert_job(job, head.expires_at, self.now)
+        let slot = self.bulk.insert_job(job, head.expires_at, self.now);
+        self.bulk.set_cost(slot, head.cost);
+        slot
     }
 
     fn insert_delayed(
@@ -315,13 +320,14 @@ impl Restore {
         slot
     }
 
-    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp) -> Slot {
+    fn insert_finished(&mut self, mut job: Job, state: JobState, at: Timestamp, cost: u32) -> Slot {
         job.state = state;
         job.at = at;
         job.expires = false;
         let (fingerprint, seq, batch) = (job.fingerprint, job.seq, job.batch);
         let group = self.bulk.batches[batch as usize].group;
         let slot = self.bulk.jobs.insert(job) as Slot;
+        self.bulk.set_cost(slot, cost);
         self.bulk.index_job(fingerprint, slot);
         if state == JobState::Dead {
             self.bulk.dead_jobs.insert((at, seq), slot);

@@ -119,6 +119,7 @@ impl Bulk {
         }
         entry.jobs.remove(&mut self.jobs, slot);
         let job = self.jobs.remove(slot as usize);
+        self.costs.remove(&slot);
         entry.dropped.total += 1;
         match job.state {
             JobState::Completed => entry.dropped.success += 1,

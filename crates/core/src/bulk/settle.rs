@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::Bulk;
-use super::command::{DeathReason, DelayReason, JobOutcome, LeaseRef, SettleParams, Settled, Settlement};
+use super::command::{
+    DeathReason, DelayReason, JobOutcome, LeaseRef, MAX_COST, SettleParams, Settled, Settlement,
+};
 use super::group::Held;
 use super::job::JobState;
 use super::lease::LeaseEntry;
@@ -42,6 +44,7 @@ impl Bulk {
         let lease = self.end_lease(answer.lease, slot);
         self.observe(slot, &answer.outcome, lease.started_at, now);
         self.record_outcome(slot, &lease, &answer.outcome, now);
+        self.settle_cost(slot, &answer, lease.started_at);
         let settled = self.carry_out(slot, answer.outcome, &lease, now);
         self.lease_ended(slot, now);
         settled
@@ -88,7 +91,6 @@ impl Bulk {
             JobOutcome::Released => {
                 entry.downstream.release();
                 self.change_pair(group, queue, now, Downstream::release);
-                self.refund_start(group, queue, started);
             }
             JobOutcome::Throttled { retry_after, scope } if enabled => {
                 let after = retry_after.map(|after| after.min(cap));
@@ -117,17 +119,27 @@ impl Bulk {
         }
     }
 
-    /// A job that started in this window did not run: its start is free again.
-    fn refund_start(&mut self, group: Slot, queue: u16, started: Timestamp) {
-        let window = self.limiter.window();
-        if started.0 / self.limiter.length().0 != window {
+    /// A job that did not run uses up nothing; another one may have used up more or less than its cost.
+    fn settle_cost(&mut self, slot: Slot, answer: &Settlement, started: Timestamp) {
+        let flow = &self.flows[self.jobs[slot as usize].flow as usize];
+        let (group, queue) = (flow.group, flow.queue);
+        let charged = self.cost(slot);
+        let used = match answer.outcome {
+            JobOutcome::Released => 0,
+            _ => answer.cost.map_or(charged, |used| used.min(MAX_COST)),
+        };
+        if used > charged {
+            self.limiter.add(used - charged);
+            self.charge(group, queue, used - charged);
             return;
         }
-        self.limiter.refund();
-        let (index, queue) = (queue, &mut self.queues[usize::from(queue)]);
-        queue.started = queue.started.saturating_sub(1);
-        self.groups[group as usize].meter.refund(window);
-        self.refund_pair(group, index);
+        let (less, window) = (charged - used, self.limiter.window());
+        if started.0 / self.limiter.length().0 == window {
+            self.limiter.refund(less);
+            self.queues[usize::from(queue)].meter.refund(window, less);
+            self.groups[group as usize].meter.refund(window, less);
+            self.refund_pair(group, queue, less);
+        }
     }
 
     /// Why a result is not kept: it is too large.

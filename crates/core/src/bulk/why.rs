@@ -10,6 +10,7 @@ use super::list::{BATCH, NIL, QUEUE, Slot};
 use super::pick::Startable;
 use super::views::{Wait, Why};
 use crate::ids::QueueId;
+use crate::limits::meter::Meter;
 use crate::limits::rate::Rate;
 use crate::time::{Millis, Timestamp};
 
@@ -59,12 +60,12 @@ pub struct RateFacts {
 }
 
 impl RateFacts {
-    fn of(rate: Rate, limiter: &WindowLimiter) -> Self {
+    fn of(rate: Rate, meter: Meter, limiter: &WindowLimiter) -> Self {
         let window = limiter.window();
         Self {
             allowed: rate.allowed(window),
             most: rate.most(),
-            until: limiter.start_of(rate.next_allowing(window + 1)),
+            until: limiter.start_of(meter.next(rate, window)),
         }
     }
 }
@@ -264,7 +265,9 @@ impl Bulk {
         let (window, length) = (self.limiter.window(), self.limiter.length());
         let pair = group.pair(flow.queue);
         let limit = self.pair_limit(flow.group, flow.queue);
-        let rate_facts = |rate| RateFacts::of(rate, &self.limiter);
+        let rate_facts = |rate, meter| RateFacts::of(rate, meter, &self.limiter);
+        let own_rate = group.limits.all.rate.map(|rate| rate.in_windows(length));
+        let in_queue = pair.map_or(Meter::default(), |pair| pair.meter.turned(limit.rate, window));
         WhyFacts {
             now,
             state: job.state,
@@ -275,21 +278,17 @@ impl Bulk {
             ahead,
             group: GroupFacts {
                 all: OwnFacts {
-                    started: group.meter.charged(window),
+                    started: self.started_by(group),
                     ready: u64::from(group.count(JobState::Ready)),
                     running: u64::from(group.count(JobState::Running)),
-                    rate: group
-                        .limits
-                        .all
-                        .rate
-                        .map(|rate| rate_facts(rate.in_windows(length))),
+                    rate: own_rate.map(|rate| rate_facts(rate, group.meter)),
                     max_running: group.limits.all.max_running.map(u64::from),
                 },
                 in_queue: OwnFacts {
-                    started: pair.map_or(0, |pair| pair.meter.charged(window)),
+                    started: in_queue.charged(window),
                     ready: pair.map_or(0, |pair| u64::from(pair.ready)),
                     running: pair.map_or(0, |pair| u64::from(pair.running)),
-                    rate: limit.rate.map(rate_facts),
+                    rate: limit.rate.map(|rate| rate_facts(rate, in_queue)),
                     max_running: limit.max_running.map(u64::from),
                 },
                 share: self.per_group_limit(),
@@ -305,8 +304,8 @@ impl Bulk {
             },
             of_queue: QueueFacts {
                 limit: queue.allowed(window, now),
-                until: rate_facts(queue.rate).until,
-                started: queue.started,
+                until: rate_facts(queue.rate, queue.meter).until,
+                started: queue.started(window),
                 ready: u64::from(queue.ready.len),
                 ready_max: u64::from(self.config.backpressure.ready_queue_max_size),
                 running: queue.running,

@@ -48,6 +48,18 @@ impl Rate {
         self.whole.saturating_add(carried)
     }
 
+    /// Units that all windows from this one on and before `end` allow.
+    pub fn between(&self, from: u64, end: u64) -> u64 {
+        // floor(rest × k / PARTS), with k in two parts so that every product stays exact.
+        let carried = |k: u64| self.rest * (k / PARTS) + self.rest * (k % PARTS) / PARTS;
+        let windows = end.saturating_sub(from);
+        let whole = self.whole.saturating_mul(windows);
+        match windows {
+            0 => 0,
+            _ => whole.saturating_add(carried(end) - carried(from)),
+        }
+    }
+
     /// The most that any window allows.
     pub fn most(&self) -> u64 {
         self.whole.saturating_add(u64::from(self.rest > 0))
@@ -114,6 +126,13 @@ mod tests {
             proptest::prop_assert!(allowed as f64 <= exact * (1.0 + 2e-9) + 1.0, "{allowed} of {exact}");
             proptest::prop_assert!(allowed as f64 >= exact * 0.99 - 1.0, "{allowed} of {exact}");
             proptest::prop_assert!((from..from + run).all(|number| rate.allowed(number) <= rate.most()));
+        }
+
+        #[test]
+        fn the_sum_of_a_run_is_exact(milli in 1u64..10_000_000, from in 0u64..100_000_000_000, run in 0u64..2_000) {
+            let rate = Rate::new(milli as f64 / 1000.0, Millis(1_000));
+            let sum: u64 = (from..from + run).map(|number| rate.allowed(number)).sum();
+            proptest::prop_assert_eq!(rate.between(from, from + run), sum);
         }
 
         #[test]

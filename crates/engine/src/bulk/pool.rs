@@ -185,7 +185,7 @@ impl Pool {
                 () = abort.cancelled() => JobOutcome::Released,
             };
             // The settler is gone only if the store is; then the lease expires on its own.
-            let _ = answers.send(Settlement { lease, outcome }).await;
+            let _ = answers.send(Settlement { lease, outcome, cost: None }).await;
             drop(permit);
         });
     }

@@ -308,6 +308,7 @@ impl Intake<'_> {
             payload: convert::bytes(job.payload),
             run_at: job.run_at.map(|at| Timestamp(at.0)),
             expires_at: job.expires_at.map(|at| Timestamp(at.0)),
+            cost: job.cost,
         };
         Ok((group, batch, job))
     }

@@ -245,8 +245,15 @@ pub(crate) async fn settle(
     caller.need_for_all(Role::Work)?;
     chunk(body.settlements.len())?;
     let answers = body.settlements.into_iter().enumerate().map(|(index, answer)| {
+        if let Some(cost) = answer.cost.filter(|&cost| cost > bulk::MAX_COST) {
+            return Err(ApiError::invalid(format!(
+                "settlements[{index}].cost = {cost}: it must be at most {}",
+                bulk::MAX_COST
+            )));
+        }
         Ok(bulk::Settlement {
             lease: lease_ref(&answer.lease, index)?,
+            cost: answer.cost,
             outcome: outcome(answer, index)?,
         })
     });

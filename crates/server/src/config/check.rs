@@ -427,7 +427,7 @@ mod tests {
             "[server]\nlisten = \"[::ffff:127.0.0.1]:80\"",
             "[server]\nlisten = \"0.0.0.0:80\"\nopen = true",
             "[targets.mail]\nurl = \"https://host/x?y=1\"\ntypes = [\"A\"]\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n\
-             headers = { authorization = \"Basic x\" }\n[job_types.A]\nqueue = \"mail\"\n[queues.mail]\nrps = 5",
+             headers = { authorization = \"Basic x\" }\n[job_types.A]\nqueue = \"mail\"\n[queues.mail]\nrate = 5",
             "[redis]\nurls = [\"redis://:p@host:1/2\", \"rediss://host\"]",
             "[store]\nkind = \"redis\"\n[redis]\nhost = \"::1\"\npassword = \"a/b@c\"",
         ] {

@@ -472,7 +472,7 @@ mod tests {
     #[test]
     fn the_shown_settings_can_be_loaded_again() {
         let file = "[[keys]]\nname = \"ops\"\nhash = \"sha256:0000000000000000000000000000000000000000000000000000000000000000\"\n\
-                    roles = [\"admin\"]\n[queues.\"a b\"]\nrps = 2\n[job_types.X]\nqueue = \"a b\"";
+                    roles = [\"admin\"]\n[queues.\"a b\"]\nrate = \"120/min\"\n[job_types.X]\nqueue = \"a b\"";
         let loaded = read(file, &[], &[]).unwrap();
         let again: Config = toml::from_str(&loaded.to_toml()).unwrap();
         assert_eq!(again, loaded.config);

@@ -483,6 +483,7 @@ fn jobs(of: &str, count: usize) -> EnqueueParams {
         payload: Default::default(),
         run_at: None,
         expires_at: None,
+        cost: 1,
     };
     EnqueueParams {
         group: group(of),
@@ -524,6 +525,7 @@ async fn every_call_of_the_store_is_counted() {
                 result: Default::default(),
             },
         },
+        cost: None,
     };
     let answers: Vec<Settlement> = leased.jobs.iter().enumerate().take(9).map(answer).collect();
     store

@@ -97,6 +97,7 @@ impl Submission {
             payload: payload.into(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         });
         Ok(self)
     }

@@ -223,6 +223,7 @@ fn new_job(id: String, payload: bytes::Bytes) -> anyhow::Result<NewJob> {
         payload,
         run_at: None,
         expires_at: None,
+        cost: 1,
     })
 }
 

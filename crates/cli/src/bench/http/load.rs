@@ -102,6 +102,7 @@ impl Load {
             payload: Some(self.payload.as_ref().to_owned()),
             run_at: None,
             expires_at: None,
+            cost: 1,
         };
         ids.map(job).collect()
     }
@@ -240,6 +241,7 @@ fn done(lease: String) -> Settlement {
         retry_after_ms: None,
         scope: None,
         overloaded: false,
+        cost: None,
     }
 }
 
@@ -272,6 +274,7 @@ pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Resul
                         payload: payload.clone(),
                         run_at: None,
                         expires_at: None,
+                        cost: 1,
                     })
                 });
                 let params = EnqueueParams {
@@ -304,6 +307,7 @@ pub(super) async fn store_alone(folder: &Path, args: &HttpArgs) -> anyhow::Resul
                     outcome: bulk::JobOutcome::Completed {
                         result: bytes::Bytes::new(),
                     },
+                    cost: None,
                 });
                 let params = SettleParams {
                     answers: answers.collect(),

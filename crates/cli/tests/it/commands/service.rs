@@ -66,6 +66,7 @@ impl Running {
             retry_after_ms: None,
             scope: None,
             overloaded: false,
+            cost: None,
         };
         let answers: Vec<Settlement> = leased.into_iter().map(answer).collect();
         self.client.settle(&answers).await.unwrap();

@@ -129,6 +129,7 @@ impl Outcome {
             retry_after_ms: None,
             scope: None,
             overloaded: false,
+            cost: None,
         };
         let ms = |after: Option<Duration>| after.map(|after| after.as_millis() as u64);
         match self {

@@ -332,6 +332,7 @@ async fn an_engine_without_handlers_folds_batches_if_asked_to() {
         let answer = |job: &tidegate_store::bulk::LeasedJob| Settlement {
             lease: job.leased.lease,
             outcome: JobOutcome::Completed { result: Bytes::new() },
+            cost: None,
         };
         let answers = jobs.iter().map(answer).collect();
         world.store.call(SettleParams { answers }).await.unwrap();

@@ -187,6 +187,7 @@ impl World {
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         };
         let (group, batch) = (group(), Some(batch()));
         let params = EnqueueParams {

@@ -56,6 +56,7 @@ impl World {
             payload: Bytes::from(n.to_string()),
             run_at: None,
             expires_at: None,
+            cost: 1,
         };
         let params = EnqueueParams {
             group: GroupId::new(group).unwrap(),

@@ -245,7 +245,7 @@ async fn concurrent_calls_stay_within_the_targets_concurrency(backend: Backend) 
 
 async fn throttling_lowers_the_rate_and_time_raises_it(backend: Backend) {
     let receiver = Receiver::start().await;
-    let settings = settings(&receiver, "").replace("concurrency = 3", "concurrency = 3\nrps = 100.0");
+    let settings = settings(&receiver, "").replace("concurrency = 3", "concurrency = 3\nrate = 100.0");
     for _ in 0..3 {
         receiver.then(Script::status(429).header("retry-after", "0"));
     }

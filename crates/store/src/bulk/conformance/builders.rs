@@ -38,6 +38,7 @@ pub(super) fn job(id: &str) -> NewJob {
         payload: Bytes::from_static(b"{}"),
         run_at: None,
         expires_at: None,
+        cost: 1,
     }
 }
 

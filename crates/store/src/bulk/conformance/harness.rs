@@ -291,7 +291,11 @@ impl Harness {
     // --- outcomes
 
     pub async fn settle_lease(&self, lease: LeaseRef, outcome: JobOutcome) -> Settled {
-        let answers = vec![Settlement { lease, outcome }];
+        let answers = vec![Settlement {
+            lease,
+            outcome,
+            cost: None,
+        }];
         self.call(SettleParams { answers }).await[0]
     }
 
@@ -303,6 +307,7 @@ impl Harness {
         let answer = |job: &LeasedJob| Settlement {
             lease: job.leased.lease,
             outcome: outcome.clone(),
+            cost: None,
         };
         let answers = jobs.iter().map(answer).collect();
         self.call(SettleParams { answers }).await

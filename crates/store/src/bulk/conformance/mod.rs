@@ -12,6 +12,7 @@ pub mod batches;
 mod builders;
 pub mod change_jobs;
 pub mod congestion;
+pub mod cost;
 pub mod dead;
 pub mod delayed;
 pub mod downstream;
@@ -84,6 +85,17 @@ tidegate_testkit::conformance! {
         a_clock_stepped_back_opens_no_window,
         a_group_named_global_is_counted_once,
         a_high_job_waits_for_ready_only,
+    }
+    cost {
+        a_start_charges_the_cost,
+        what_no_window_can_hold_starts_and_later_windows_pay,
+        the_limits_of_groups_and_queues_count_costs,
+        a_run_that_used_more_is_paid_by_later_windows,
+        a_run_that_used_less_gives_room_back_in_its_window,
+        a_released_job_costs_nothing,
+        a_ready_job_keeps_its_cost,
+        a_replayed_job_keeps_its_cost,
+        an_impossible_cost_is_refused,
     }
     group_limits {
         a_group_keeps_to_its_rate,

@@ -61,10 +61,12 @@ pub async fn the_same_settlement_twice_in_one_call(backend: &dyn Backend) {
         Settlement {
             lease,
             outcome: done(),
+            cost: None,
         },
         Settlement {
             lease,
             outcome: done(),
+            cost: None,
         },
     ];
     let settled = q.call(SettleParams { answers }).await;
@@ -108,6 +110,7 @@ pub async fn answers_come_in_the_order_of_the_batch(backend: &dyn Backend) {
     let answer = |(job, outcome): (&crate::bulk::LeasedJob, JobOutcome)| Settlement {
         lease: job.leased.lease,
         outcome,
+        cost: None,
     };
     let answers = jobs.iter().zip(outcomes).map(answer).collect();
     let settled = q.call(SettleParams { answers }).await;

@@ -57,6 +57,7 @@ struct StoredJob<'a> {
     created_at: Timestamp,
     run_at: Option<Timestamp>,
     expires_at: Option<Timestamp>,
+    cost: u32,
     /// The payload is a blob.
     blob: bool,
 }
@@ -72,6 +73,7 @@ pub(super) fn encode_job(job: &JobRecord) -> (Vec<u8>, Option<Vec<u8>>) {
         created_at: job.created_at,
         run_at: job.run_at,
         expires_at: job.expires_at,
+        cost: job.cost,
         blob,
     };
     let room = Vec::with_capacity(64 + job.id.as_str().len() + if blob { 0 } else { job.payload.len() });
@@ -103,6 +105,7 @@ pub(super) fn decode_job(seq: u64, bytes: &[u8]) -> Result<ReadJob<'_>, DiskErro
             created_at: stored.created_at,
             run_at: stored.run_at,
             expires_at: stored.expires_at,
+            cost: stored.cost,
         },
         payload: (!stored.blob).then_some(payload),
     })

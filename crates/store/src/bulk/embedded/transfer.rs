@@ -134,6 +134,7 @@ fn whole_job(from: &dyn Reader, seq: u64, bytes: &[u8]) -> Result<JobRecord, Dis
         created_at: job.head.created_at,
         run_at: job.head.run_at,
         expires_at: job.head.expires_at,
+        cost: job.head.cost,
         payload,
     })
 }

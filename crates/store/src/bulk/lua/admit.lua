@@ -24,6 +24,7 @@ while not stop do
       make_ready(J, g, flow)
       admitted[#admitted + 1] = J.seq
     elseif g == 'more' then stop = 'more'
+    elseif g == 'limited' then stop, till = 'limited', flow
     else stop, till = nothing_startable(index) end
   end
 end
@@ -43,8 +44,8 @@ local function deny_next(g, flow)
   congest(g)
   M.queues[J.queue].dl = M.queues[J.queue].dl + 1
   shift(g, WAITING, DELAYED)
-  denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, M.started + M.ready, rate.window(),
-    started_in(g, M.win) + g.c[READY], per_group_limit() }
+  denied[#denied + 1] = { J.seq, g.id, wait, raw, priority, meter.at(M.mt, C.rps) + M.ready, rate.window(),
+    meter.at(g.mt, g.lr) + g.c[READY], per_group_limit() }
   return true
 end
 if stop == 'limited' and C.hold_job then

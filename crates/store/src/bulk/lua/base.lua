@@ -102,10 +102,7 @@ local function observe()
   if shifted < M.last then M.off = M.last - wall else M.last = shifted end
   now = M.last
   local window = floor(now / C.window)
-  if window > M.win then
-    M.win, M.started = window, 0
-    for _, queue in ipairs(M.queues) do queue.s = 0 end
-  end
+  M.win = max(M.win, window)
 end
 
 -- Begins a call with none of the previous call's state.

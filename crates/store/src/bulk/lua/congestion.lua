@@ -60,7 +60,7 @@ local pace = {}
 function pace.advance(queue) downstream.advance(queue.d, configured(queue)) end
 -- Starts that the queue's rate and its downstream still allow in this window.
 function pace.room(queue)
-  local own = max(0, rate.allowed(configured(queue), C.window, M.win) - queue.s)
+  local own = meter.room(queue.mt, configured(queue))
   local most = running.most(queue)
   if most then own = min(own, max(0, most - queue.run)) end
   return min(own, downstream.room(queue.d))
@@ -68,12 +68,31 @@ end
 
 -- Starts left in this window: of the limit, or of this call's grant.
 local function window_room()
-  if not granted then return M.spent == M.win and 0 or max(0, rate.window() - M.started) end
+  if not granted then return M.spent == M.win and 0 or meter.room(M.mt, C.rps) end
   return granted_window == M.win and granted or 0
 end
-local function charge()
-  M.started = M.started + 1
-  if granted then granted = granted - 1 end
+-- Charges the whole system, the queue, the group, and the group in the queue.
+function pace.charge(g, index, cost)
+  meter.charge(M.mt, C.rps, cost)
+  meter.charge(M.queues[index].mt, configured(M.queues[index]), cost)
+  meter.charge(g.mt, g.lr, cost)
+  local rps = pair.limit(g, index)
+  meter.charge(pair.make(g, index), rps, cost)
+end
+-- What has too little room for a job that costs more than one: until when the whole system or the queue has not, or until
+-- when the group has not, over all queues or in this one. With `promised`, ready jobs start first.
+function pace.too_much(J, g, index, promised)
+  local cost = J.cost
+  if cost == 1 then return nil end
+  local queue = M.queues[index]
+  local function ready(n) return promised and n or 0 end
+  if M.spent == M.win or not meter.fits(M.mt, C.rps, ready(M.ready), cost) then return meter.till(M.mt, C.rps) end
+  local own = configured(queue)
+  if not meter.fits(queue.mt, own, ready(queue.r), cost) then return meter.till(queue.mt, own) end
+  if g.lr and not meter.fits(g.mt, g.lr, ready(g.c[READY]), cost) then return nil, meter.till(g.mt, g.lr) end
+  local p, rps = pair.any(g, index), pair.limit(g, index)
+  local m = p or { w = 0, n = 0 }
+  if rps and not meter.fits(m, rps, ready(p and p.rdy or 0), cost) then return nil, nil, meter.till(m, rps) end
 end
 -- How many more starts this queue may promise in this window.
 local function room(queue)
@@ -85,28 +104,20 @@ end
 function pace.stop(queue)
   if window_room() <= (granted and 0 or M.ready) then
     if granted then return 'limited', window_end() end
-    return 'limited', rate.next(C.rps, C.window, M.win + 1) * C.window
+    return 'limited', meter.till(M.mt, C.rps)
   end
   local own = configured(queue)
-  if queue.s + queue.r >= rate.allowed(own, C.window, M.win) then
-    return 'limited', rate.next(own, C.window, M.win + 1) * C.window
-  end
+  if meter.room(queue.mt, own) <= queue.r then return 'limited', meter.till(queue.mt, own) end
   if running.full(queue) then return 'busy', 0 end
   return 'limited', downstream.next_start(queue.d) or window_end()
 end
 -- What an outcome says about the downstream.
 local feedback = {}
-function feedback.outcome(J, g, outcome, time)
+function feedback.outcome(J, g, outcome, time, used)
   local index, queue, started = J.queue, M.queues[J.queue], J.started
   if outcome == 'x' then
     downstream.release(queue.d)
     pair.change(g, index, downstream.release)
-    if floor(started / C.window) == M.win then
-      M.started, queue.s = max(0, M.started - 1), max(0, queue.s - 1)
-      g.sw, g.sn = M.win, max(0, started_in(g, M.win) - 1)
-      local p = pair.any(g, index)
-      if p and p.w == M.win then p.n = max(0, p.n - 1) end
-    end
   elseif outcome == 'g' and C.adaptive then
     downstream.answered(queue.d, started)
     local guess = max(max(1, g.c[RUNNING]) * 1000.0 / max(1, now - started), 2.0)
@@ -118,6 +129,15 @@ function feedback.outcome(J, g, outcome, time)
   else
     downstream.answered(queue.d, started)
     pair.change(g, index, downstream.answered, started)
+  end
+  -- A job that did not run uses up nothing; another one may have used up more or less than its cost.
+  local more = (outcome == 'x' and 0 or used or J.cost) - J.cost
+  if more > 0 then pace.charge(g, index, more)
+  elseif more < 0 and floor(started / C.window) == M.win then
+    meter.refund(M.mt, -more)
+    meter.refund(queue.mt, -more)
+    meter.refund(g.mt, -more)
+    meter.refund(pair.make(g, index), -more)
   end
 end
 -- The downstream answered a plain call: one of a group without a limit of its own.
@@ -131,6 +151,6 @@ end
 function feedback.start(index, g)
   downstream.start(M.queues[index].d, 1)
   local p = pair.make(g, index)
-  pair.charge(p)
+  p.run = p.run + 1
   if pair.of(g, index) then downstream.start(p.d, 1) end
 end

@@ -131,7 +131,8 @@ local function droppable(g)
   if g.paused or g.bp ~= 0 or g.lt then return false end
   -- What it started in this window counts for a group of this name that comes at once.
   for index in ipairs(M.queues) do
-    if pair.started(pair.any(g, index)) > 0 and pair.limit(g, index) then return false end
+    local p = pair.any(g, index)
+    if p and ((p.w == M.win and p.n > 0) or p.o) and pair.limit(g, index) then return false end
   end
   for state = 1, 6 do
     if g.c[state] > 0 then return false end

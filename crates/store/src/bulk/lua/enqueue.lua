@@ -2,9 +2,10 @@
 -- jobs of the first one, and no job enters a batch after its seal.
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua, then: group, base priority, its step, batch or "", number of types, types…, then for each job:
---   id, flags (priority + 4 with run_at + 8 with expires_at + 16 if the payload is too large + 32 x type), packed job
+--   id, flags (priority + 4 with run_at + 8 with expires_at + 16 with a cost + 32 if the payload is too large, 64 if the cost
+--   is impossible, + 128 x type), packed job
 -- RETURNS  facts, then ok, batch, jobs of the batch and for each: its number (accepted), minus its number
---   (duplicate; 0 if it is no longer kept), or large, full, crowded, expired or unknown; or cancelled or sealed with the batch
+--   (duplicate; 0 if it is no longer kept), or large, cost, full, crowded, expired or unknown; or cancelled or sealed with the batch
 -- BOUND  the caller's jobs, and as many jobs that they replace
 
 local group_id, base_priority, step, batch_id = next_arg(), next_number(), next_number(), next_arg()
@@ -108,11 +109,12 @@ for i = 1, count do
     if floor(flags / 4) % 2 == 1 then run, pos = struct.unpack('>I7', tail, pos) end
     if floor(flags / 8) % 2 == 1 then exp = struct.unpack('>I7', tail, pos) end
   end
-  local name = kinds[floor(flags / 32) + 1]
+  local name = kinds[floor(flags / 128) + 1]
   if known then
     known = tonumber(known)
     answers[i] = again and known >= again and known or -known
-  elseif floor(flags / 16) % 2 == 1 then answers[i] = 'large'
+  elseif floor(flags / 32) % 2 == 1 then answers[i] = 'large'
+  elseif floor(flags / 64) % 2 == 1 then answers[i] = 'cost'
   elseif queued + accepted >= C.queued then answers[i] = 'full'
   elseif of_group + accepted >= C.queued_group then answers[i] = 'crowded'
   elseif exp and exp <= max(now, run or now) then answers[i] = 'expired'

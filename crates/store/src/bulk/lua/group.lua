@@ -52,7 +52,7 @@ local function find_or_create_group(id, base_priority, step)
   local seq = give_seq()
   g = {
     seq = seq, id = id, bp = base_priority, step = step, paused = false, cr = now, idle = now,
-    c = { 0, 0, 0, 0, 0, 0 }, cong = 0, sw = 0, sn = 0, flows = {}, opens = {}, fin = 0, st = { 0, false, 0, 0, 0 },
+    c = { 0, 0, 0, 0, 0, 0 }, cong = 0, mt = { w = 0, n = 0 }, flows = {}, opens = {}, fin = 0, st = { 0, false, 0, 0, 0 },
   }
   groups[seq] = g
   M.groups = M.groups + 1
@@ -67,22 +67,61 @@ local function clear_stats(g)
 end
 
 local function is_active(g) return g.c[WAITING] + g.c[READY] + g.c[RUNNING] + g.c[DELAYED] > 0 end
-local function started_in(g, window) return g.sw == window and g.sn or 0 end
 -- Starts that this window allows, and the most that any window allows.
 function rate.window() return rate.allowed(C.rps, C.window, M.win) end
 function rate.widest() return rate.most(C.rps, C.window) end
 local function per_group_limit() return max(1, floor(rate.widest() / max(1, M.active + others_active))) end
 
--- When the next window begins in which this rate allows a start.
-function rate.till(rps) return rate.next(rps, C.window, M.win + 1) * C.window end
+-- What was charged in the window of a limit, and what later windows still have to pay: the same rule as `limits::meter` of
+-- the core. m.n was charged in window m.w, and m.o is owed from there on, if anything. Rates are per second or nil.
+local meter = {}
+-- What is charged in the current window, and owed beyond it: the windows before have paid what they could, and this one
+-- pays its part.
+function meter.at(m, rps)
+  local n, owed = m.w == M.win and m.n or 0, m.o or 0
+  if not rps then return m.w == M.win and n + owed or 0, 0 end
+  if owed > 0 then
+    if m.w ~= M.win then owed = max(0, owed - rate.between(rps, C.window, m.w + 1, M.win)) end
+    local paid = min(owed, max(0, rate.allowed(rps, C.window, M.win) - n))
+    n, owed = n + paid, owed - paid
+  end
+  return n, owed
+end
+function meter.room(m, rps)
+  local n = meter.at(m, rps)
+  return max(0, rate.allowed(rps, C.window, M.win) - n)
+end
+-- Whether something of this cost may start when so much is promised to others. What no window can hold may start in any
+-- that has room.
+function meter.fits(m, rps, promised, cost)
+  local room = meter.room(m, rps) - promised
+  return room > 0 and (cost <= room or cost > rate.most(rps, C.window))
+end
+-- When the first window after this one begins that may have room.
+function meter.till(m, rps)
+  local _, owed = meter.at(m, rps)
+  return rate.next(rps, C.window, M.win + 1 + floor(owed / rate.most(rps, C.window))) * C.window
+end
+function meter.charge(m, rps, cost)
+  local n, owed = meter.at(m, rps)
+  local paid = rps and min(cost, max(0, rate.allowed(rps, C.window, M.win) - n)) or cost
+  m.w, m.n, owed = M.win, n + paid, owed + cost - paid
+  m.o = owed > 0 and owed or nil
+end
+function meter.refund(m, cost)
+  if m.w ~= M.win then return end
+  local owed = min(m.o or 0, cost)
+  if owed > 0 then m.o = m.o > owed and m.o - owed or nil end
+  m.n = max(0, m.n - (cost - owed))
+end
 -- Groups that are out of the order although they have jobs: g.held is 'P' (paused), until when its rate or share allows
 -- nothing (ms), or 'L' (as many of its jobs run as may). Those with a time are in a sorted set, M.held of them.
 local held = {}
 resets[#resets + 1] = function() held.till = nil end
 -- The limit over all queues that keeps the group from starting one more job: until when, 'L', or nil.
 function held.why(g, promised)
-  local starts = started_in(g, M.win) + promised
-  if g.lr and starts >= rate.allowed(g.lr, C.window, M.win) then return rate.till(g.lr) end
+  local starts = meter.at(g.mt, g.lr) + promised
+  if g.lr and starts >= rate.allowed(g.lr, C.window, M.win) then return meter.till(g.mt, g.lr) end
   if C.strict and starts >= per_group_limit() then return window_end() end
   if g.lm and g.c[RUNNING] + promised >= g.lm then return 'L' end
 end
@@ -179,7 +218,7 @@ local function leave_order(flow)
   end
 end
 local function flow_len(flow) return flow.nr + flow.nt + flow.nf end
--- A group in a queue: g.pairs by queue, each with run and rdy, its running and ready jobs there, n starts in window w, d,
+-- A group in a queue: g.pairs by queue, each a meter with run and rdy, its running and ready jobs there, d,
 -- what its own downstream sustains if it was ever overloaded, and held, until when its flows are out of the order, or 'L'
 -- until one of its leases ends. The held ones of a queue are in a sorted set, queue.hp of them.
 local pair = { LONG = 4503599627370496 }
@@ -192,7 +231,7 @@ function pair.of(g, index)
 end
 -- Without it, nothing would be different.
 function pair.is_over(p)
-  return p.run == 0 and p.rdy == 0 and not p.held and not (p.d and p.gen == M.pairs) and (p.w ~= M.win or p.n == 0)
+  return p.run == 0 and p.rdy == 0 and not p.held and not (p.d and p.gen == M.pairs) and (p.w ~= M.win or p.n == 0) and not p.o
 end
 -- Created if needed, in place of those that are over.
 function pair.make(g, index)
@@ -206,12 +245,6 @@ function pair.make(g, index)
   g.pairs[tostring(index)] = p
   return p
 end
--- Counts a start.
-function pair.charge(p)
-  if p.w ~= M.win then p.w, p.n = M.win, 0 end
-  p.n, p.run = p.n + 1, p.run + 1
-end
-function pair.started(p) return p and p.w == M.win and p.n or 0 end
 -- The group's own rate (per second) and running jobs in this queue; where it has none, those of every group in it.
 function pair.limit(g, index)
   local name = M.queues[index].n
@@ -343,7 +376,7 @@ local function queue_for(name)
   if i then return i end
   local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
   M.queues[#M.queues + 1] = {
-    n = name, c = { 0, 0, 0 }, r = 0, s = 0, gr = 0, run = 0, un = 0, dl = 0, d = downstream.new(), hp = 0,
+    n = name, c = { 0, 0, 0 }, r = 0, mt = { w = 0, n = 0 }, gr = 0, run = 0, un = 0, dl = 0, d = downstream.new(), hp = 0,
     o = { order(), order(), order() },
   }
   return #M.queues
@@ -429,7 +462,8 @@ function pair.why(g, index, promised)
   local p = pair.any(g, index)
   local ready = promised and p and p.rdy or 0
   local rps, most = pair.limit(g, index)
-  if rps and pair.started(p) + ready >= rate.allowed(rps, C.window, M.win) then return rate.till(rps) end
+  local m = p or { w = 0, n = 0 }
+  if rps and meter.at(m, rps) + ready >= rate.allowed(rps, C.window, M.win) then return meter.till(m, rps) end
   if most and (p and p.run or 0) + ready >= most then return 'L' end
   p = pair.of(g, index)
   if not p then return nil end

@@ -1,7 +1,7 @@
 -- Jobs: their records, the lists that name them, and their transitions between states.
 --
 -- `job` holds the immutable part: batch, creation, queue, then as the client packed it: flags (priority, run_at,
--- expires_at), lengths, times, id, type, payload. `job:state` holds the mutable part; a job without a state waits for
+-- expires_at, cost), lengths, times, cost, id, type, payload. `job:state` holds the mutable part; a job without a state waits for
 -- its first start.
 --
 -- Lists name jobs by "<number>" or "<number>:<n>". Taking a job out of the middle of a list raises its n, so that the
@@ -16,20 +16,21 @@ resets[#resets + 1] = function()
   jobs, dropped_jobs, unpack_blob, cut, last_lease = {}, {}, struct.unpack, string.sub, {}
   UNTOUCHED = { __index = {
     state = WAITING, sp = FRESH, n = 0, att = 0, thr = 0, fence = 0, at = now, delay = DELAY.SCHEDULED, death = DIED.FAILED,
-    lifted = false, doomed = false, pz = 0, text = '', started = 0, owner = '', progress = '',
+    lifted = false, doomed = false, pz = 0, text = '', started = 0, owner = '', progress = '', cost = 1,
   } }
 end
 
 local function read_job(seq, blob)
   local a, _, queue, flags, idlen, kindlen, pos = unpack_blob(BLOB, blob)
-  local exp
+  local exp, cost
   if flags >= 4 then
     if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
     if floor(flags / 8) % 2 == 1 then exp, pos = unpack_blob('>I7', blob, pos) end
+    if flags >= 16 then cost, pos = unpack_blob('>I4', blob, pos) end
   end
   -- Preallocates the fields that a start will set.
   return setmetatable({
-    seq = seq, a = a, queue = queue, v = flags % 4 + 1, blob = blob, exp = exp,
+    seq = seq, a = a, queue = queue, v = flags % 4 + 1, blob = blob, exp = exp, cost = cost,
     kind = cut(blob, pos + idlen, pos + idlen + kindlen - 1),
     ph = nil, sp = nil, fence = nil, at = nil, dirty = nil, started = nil, owner = nil, progress = nil, req = nil, row = nil,
   }, UNTOUCHED)
@@ -38,13 +39,14 @@ local function job_id(J)
   local _, _, _, flags, idlen, _, pos = unpack_blob(BLOB, J.blob)
   if floor(flags / 4) % 2 == 1 then pos = pos + 7 end
   if floor(flags / 8) % 2 == 1 then pos = pos + 7 end
+  if flags >= 16 then pos = pos + 4 end
   return cut(J.blob, pos, pos + idlen - 1)
 end
 
 local STATE = '>BBI2I2I2I7I7BBBI2'
--- Of a running job: started, expires, batch, queue, priority, lengths of type, owner and progress, which follow; then the
+-- Of a running job: started, expires, batch, queue, priority, cost, lengths of type, owner and progress, which follow; then the
 -- request that leased it.
-local LEASE = '>I7I7I5I2BI2I2I2'
+local LEASE = '>I7I7I5I2BI4I2I2I2'
 -- Runs: those that did not complete their job are recorded, see below. The state of a job that does not run begins, behind
 -- its fixed part, with the run that completed it: when it began or 0, the length of its worker, which follows.
 local runs = { COMPLETING = '>I7I2', FAILED = 1, RETRY = 2, THROTTLED = 3, LEASE_EXPIRED = 4 }
@@ -57,7 +59,7 @@ local function read_state(J, raw)
   J.lifted, J.doomed = lifted % 2 == 1, lifted >= 2
   if J.state == RUNNING then
     local kindlen, ownerlen, progresslen
-    J.started, J.exp, J.a, J.queue, J.v, kindlen, ownerlen, progresslen, pos = struct.unpack(LEASE, raw, pos)
+    J.started, J.exp, J.a, J.queue, J.v, J.cost, kindlen, ownerlen, progresslen, pos = struct.unpack(LEASE, raw, pos)
     if J.exp == 0 then J.exp = nil end
     -- A plain start does not repeat the type if no type has settings.
     if kindlen > 0 or not J.kind then J.kind = string.sub(raw, pos, pos + kindlen - 1) end
@@ -79,14 +81,15 @@ local function state_of(J)
   if J.state ~= RUNNING then return state .. runs.none .. J.text end
   -- The same for all leases of one call and batch.
   local last = last_lease
-  if J.progress == '' and last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and not J.exp
-    and last.queue == J.queue and last.started == J.started then
+  if J.progress == '' and last.a == J.a and last.req == J.req and last.kind == J.kind and last.v == J.v and last.cost == J.cost
+    and not J.exp and last.queue == J.queue and last.started == J.started then
     return state .. last.text
   end
-  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.queue, J.v, #J.kind, #J.owner, #J.progress) .. J.kind .. J.owner
+  local text = struct.pack(LEASE, J.started, J.exp or 0, J.a, J.queue, J.v, J.cost, #J.kind, #J.owner, #J.progress) .. J.kind .. J.owner
     .. J.progress .. J.req
   if not J.exp and J.progress == '' then
     last.a, last.req, last.kind, last.v, last.queue, last.started, last.text = J.a, J.req, J.kind, J.v, J.queue, J.started, text
+    last.cost = J.cost
   end
   return state .. text
 end

@@ -76,6 +76,9 @@ local function next_start()
     elseif g.paused then unready_flow(queue, flow)
     else
       local everywhere, till = held.blocked(g, index, false)
+      local all
+      if not everywhere and not till then all, everywhere, till = pace.too_much(J, g, index, false) end
+      if all then return nil, 'limited', all end
       if not everywhere and not till then
         take_front(g, flow, J, l)
         return J, g, flow
@@ -88,6 +91,7 @@ local function next_start()
   local J, g, flow = pick(index)
   if J then return J, g, flow end
   if g == 'more' then return nil, 'more', 0 end
+  if g == 'limited' then return nil, 'limited', flow end
   return nil, nothing_startable(index)
 end
 
@@ -107,10 +111,10 @@ while not stop do
   M.fence = M.fence + 1
   J.state, J.sp, J.at, J.dirty = RUNNING, NOWHERE, now + kind.timeout + C.margin, true
   J.started, J.owner, J.req, J.progress = now, who, request, ''
-  charge()
-  queue.s, queue.run = queue.s + 1, queue.run + 1
+  queue.run = queue.run + 1
+  if granted then granted = granted - 1 end
   feedback.start(index, g)
-  g.sw, g.sn = M.win, started_in(g, M.win) + 1
+  pace.charge(g, index, J.cost)
   -- As shift does; a start makes no group active or idle.
   of_group[from], of_group[RUNNING] = of_group[from] - 1, of_group[RUNNING] + 1
   states[from], states[RUNNING] = states[from] - 1, states[RUNNING] + 1
@@ -118,7 +122,7 @@ while not stop do
   local a = get_batch(J.a)
   raise_status(a, BATCH.RUNNING)
   M.tstarted = M.tstarted + 1
-  M.most = max(M.most, M.started)
+  M.most = max(M.most, M.mt.n)
   hand_out(J, a, g, kind)
 end
 return { flush(), stop, till, granted or 0, of, out, queue.r, standing_weight(queue) }

@@ -20,7 +20,7 @@ if raw then
 else
   M = {
     schema = schema, shards = shards, shard = shard, run = ARGV[6], seq = 1, fence = 1, last = 0, off = 0, win = 0,
-    started = 0, ready = 0, active = 0, w = 0, c = { 0, 0, 0, 0, 0, 0 }, tstarted = 0, most = 0, throttles = 0, spins = 0,
+    mt = { w = 0, n = 0 }, ready = 0, active = 0, w = 0, c = { 0, 0, 0, 0, 0, 0 }, tstarted = 0, most = 0, throttles = 0, spins = 0,
     held = 0, pairs = 0, fin = 0, flows = 0, groups = 0, batches = 0, queues = {},
   }
 end
@@ -52,10 +52,11 @@ local C = in_force(cjson.decode(settings), limits_of(redis.call('GET', P .. 'lim
 local other_window = config and cmsgpack.unpack(config).window ~= C.window
 if M.run ~= ARGV[6] or other_window then
   M.last = math.max(M.last, wall + M.off)
-  M.win, M.started, M.run = math.floor(M.last / C.window), rate.most(C.rps, C.window), ARGV[6]
+  M.win, M.run = math.floor(M.last / C.window), ARGV[6]
+  M.mt = { w = M.win, n = rate.most(C.rps, C.window) }
   -- Also if the limit is raised before it ends.
   M.spent = M.win
-  for _, queue in ipairs(M.queues) do queue.s = 0 end
+  for _, queue in ipairs(M.queues) do queue.mt = { w = 0, n = 0 } end
 end
 redis.call('SET', KEYS[1], cmsgpack.pack(M))
 redis.call('SET', P .. 'config', cmsgpack.pack(C))

@@ -153,7 +153,8 @@ local function book_priority(queue, priority, waits)
   end
 end
 
--- Takes the next job of the queue out of its flow. Returns the job, or nil and 'empty' or 'more'.
+-- Takes the next job of the queue out of its flow. Returns the job, or nil and 'empty', 'more', or 'limited' and
+-- until when.
 local waits = {}
 local function pick(index)
   local queue = M.queues[index]
@@ -177,6 +178,14 @@ local function pick(index)
         if inspections == 0 then break end
         local J, l = front(g, flow)
         local may = startable(J)
+        local all, everywhere, here
+        if may == YES then all, everywhere, here = pace.too_much(J, g, index, true) end
+        if all then return nil, 'limited', all end
+        if everywhere or here then
+          if everywhere then hold(g, everywhere) else pair.hold(g, index, here) end
+          inspections = inspections - 1
+          break
+        end
         if may == YES then
           take_front(g, flow, J, l)
           book_priority(queue, priority, waits)

@@ -34,7 +34,7 @@ local function plain_starts(index, queue, most, who, out, of)
     of[#of + 1] = g.id
     of[#of + 1] = a.id
     local tail = pack('>I7BBBI2', at, DELAY.SCHEDULED, DIED.FAILED, 0, 0)
-      .. pack(LEASE, now, 0, aseq, index, priority, #kind, #who, 0) .. kind .. who .. request
+      .. pack(LEASE, now, 0, aseq, index, priority, 1, #kind, #who, 0) .. kind .. who .. request
     return { at = at, timeout = settings.timeout, index = #of / 2, tail = tail }
   end
 
@@ -92,9 +92,10 @@ local function plain_starts(index, queue, most, who, out, of)
     -- The start.
     local fence, of_group = M.fence, g.c
     M.fence = fence + 1
-    if g.sw ~= M.win then g.sw, g.sn = M.win, 0 end
-    g.sn = g.sn + 1
-    pair.charge(g.pairs and g.pairs[pair_key] or pair.make(g, index))
+    local own, p = g.mt, g.pairs and g.pairs[pair_key] or pair.make(g, index)
+    if own.w ~= M.win or own.o then meter.charge(own, nil, 0) end
+    if p.w ~= M.win or p.o then meter.charge(p, nil, 0) end
+    own.n, p.n, p.run = own.n + 1, p.n + 1, p.run + 1
     of_group[WAITING], of_group[RUNNING] = of_group[WAITING] - 1, of_group[RUNNING] + 1
     local b = n * 7
     out[b + 1], out[b + 2], out[b + 3], out[b + 4] = text, fence, info.index, 1
@@ -106,10 +107,12 @@ local function plain_starts(index, queue, most, who, out, of)
   if n == 0 then return 0 end
   queue.c[1], queue.c[2], queue.c[3] = 0, 0, 0
   queue.c[priority] = credit
-  queue.s, queue.run, M.started, M.tstarted = queue.s + n, queue.run + n, M.started + n, M.tstarted + n
+  queue.run, M.tstarted = queue.run + n, M.tstarted + n
+  meter.charge(M.mt, C.rps, n)
+  meter.charge(queue.mt, configured(queue), n)
   if granted then granted = granted - n end
   downstream.start(queue.d, n)
-  M.most = max(M.most, M.started)
+  M.most = max(M.most, M.mt.n)
   M.c[WAITING], M.c[RUNNING] = M.c[WAITING] - n, M.c[RUNNING] + n
   forget_tags(last_flow)
   in_parts('HSET', K.state, put)

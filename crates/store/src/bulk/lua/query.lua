@@ -110,7 +110,7 @@ elseif what == 'jobs' then
   end
   return { common, out, more }
 elseif what == 'limit' then
-  return { common, M.started, rate.window(), started_in(g, M.win), M.active }
+  return { common, meter.at(M.mt, C.rps), rate.window(), meter.at(g.mt, g.lr), M.active }
 elseif what == 'congestion' then
   return { common, congestion(g) }
 else

@@ -12,7 +12,8 @@ for i, queue in ipairs(M.queues) do
   local d = queue.d
   downstream.advance(d, configured(queue))
   local sustained = downstream.rate(d)
-  out[i] = { queue.n, exact(configured(queue)), sustained and exact(sustained) or '', queue.s, queue.r,
+  out[i] = { queue.n, exact(configured(queue)), sustained and exact(sustained) or '',
+    meter.at(queue.mt, configured(queue)), queue.r,
     queue.o[1].len + queue.o[2].len + queue.o[3].len, d.cut_at > 0 and floor(d.cut_at) or -1,
     d.hold == 1 and floor(d.hold_at) or -1, queue.run, running.most(queue) or -1 }
 end

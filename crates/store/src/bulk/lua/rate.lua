@@ -18,6 +18,17 @@ function rate.allowed(rps, length, window)
   local at = window % 10000000
   return whole + math.floor(rest * (at + 1) / 10000000) - math.floor(rest * at / 10000000)
 end
+-- Units that all windows from this one on and before `finish` allow.
+function rate.between(rps, length, from, finish)
+  if finish <= from then return 0 end
+  local whole, rest = rate.parts(rps, length)
+  -- floor(rest * k / 10000000), with k in two parts so that every product stays exact.
+  local function carried(k)
+    local at = k % 10000000
+    return rest * (k - at) / 10000000 + math.floor(rest * at / 10000000)
+  end
+  return whole * (finish - from) + carried(finish) - carried(from)
+end
 -- The most that any window allows.
 function rate.most(rps, length)
   local whole, rest = rate.parts(rps, length)

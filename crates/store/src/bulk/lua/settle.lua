@@ -1,15 +1,16 @@
 -- bulk settle: records the outcomes of runs. Atomic, so that a fence is used once, and exactly one outcome completes
 -- a batch.
 -- KEYS  <prefix>{<shard>}:meta
--- ARGV  as base.lua, then for each outcome: job, fence, outcome, wait (ms) or "", text (result or error). Outcomes: d
+-- ARGV  as base.lua, then for each outcome: job, fence, outcome, wait (ms) or "", text (result or error), what it used up if
+--   that is not the cost of the job, or "". Outcomes: d
 --   completed, b completed with a result that is too large (text is the error), f failed, t throttled, g throttled for its
 --   group, r retry, o retry because of overload, x released
 -- RETURNS  facts, then for each: completed and 1 if that completed the batch; dead, why, and 1 if that completed the
 --   batch; delayed, until when (ms) and why; released; or stale
 -- BOUND  the caller's outcomes; a released job also searches the returned jobs of its flow
-local count = (#ARGV - arg) / 5
+local count = (#ARGV - arg) / 6
 local seqs, states = {}, {}
-for i = 1, count do seqs[i] = tonumber(ARGV[arg + i * 5 - 4]) end
+for i = 1, count do seqs[i] = tonumber(ARGV[arg + i * 6 - 5]) end
 for from = 1, count, 4000 do
   -- The state of a running job is all that is needed.
   local to = min(count, from + 3999)
@@ -33,11 +34,11 @@ local function dead(J, reason, text)
   local complete = die(J, reason, text)
   return { 'dead', reason, complete and 1 or 0 }
 end
-local function carry_out(J, outcome, time, text)
+local function carry_out(J, outcome, time, text, used)
   local a, g = home(J)
   local kind = kind_of(J.kind)
   local failures = J.att
-  feedback.outcome(J, g, outcome, time)
+  feedback.outcome(J, g, outcome, time, used)
   if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' and is_cancelled(J, a) then
     if outcome == 'r' or outcome == 'o' then J.att = failures + 1
     elseif outcome == 't' or outcome == 'g' then J.thr = min(65535, J.thr + 1) end
@@ -115,9 +116,9 @@ end
 -- Returns true if the outcome could be counted as a plain one.
 local function book_if_plain(i, at)
   local raw, seq = states[i], seqs[i]
-  if ARGV[at - 2] ~= 'd' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= RUNNING then return false end
+  if ARGV[at - 3] ~= 'd' or ARGV[at] ~= '' or not raw or jobs[seq] ~= nil or string.byte(raw) ~= RUNNING then return false end
   local throttles, fence = struct.unpack('>I2I7', raw, FENCE_AT - 2)
-  if fence ~= tonumber(ARGV[at - 3]) then return false end
+  if fence ~= tonumber(ARGV[at - 4]) then return false end
   local started, exp, aseq, queue, priority = struct.unpack('>I7I7I5I2B', raw, LEASE_AT)
   if exp > 0 then return false end
   local key = aseq * 1024 + queue * 4 + priority
@@ -133,9 +134,9 @@ local function book_if_plain(i, at)
   end
   p.n, p.last, p.throttles = p.n + 1, i, p.throttles + throttles
   feedback.plain(queue, started)
-  local kindlen, ownerlen = struct.unpack('>I2I2', raw, LEASE_AT + 22)
-  local worker = string.sub(raw, LEASE_AT + 28 + kindlen, LEASE_AT + 27 + kindlen + ownerlen)
-  local text = ARGV[at - 4]
+  local kindlen, ownerlen = struct.unpack('>I2I2', raw, LEASE_AT + 26)
+  local worker = string.sub(raw, LEASE_AT + 32 + kindlen, LEASE_AT + 31 + kindlen + ownerlen)
+  local text = ARGV[at - 5]
   local n = string.sub(raw, 3, 4)
   if n ~= '\0\0' then
     local a, b = string.byte(n, 1, 2)
@@ -144,7 +145,7 @@ local function book_if_plain(i, at)
   keep_finished(p.g, text, now)
   plain_states[#plain_states + 1] = seq
   plain_states[#plain_states + 1] = completed_head .. string.sub(raw, 3, 15)  .. completed_tail
-    .. struct.pack(runs.COMPLETING, started, ownerlen) .. worker .. ARGV[at]
+    .. struct.pack(runs.COMPLETING, started, ownerlen) .. worker .. ARGV[at - 1]
   plain_ended[#plain_ended + 1] = padded(seq)
   -- The same job a second time in this call is stale.
   jobs[seq], out[i] = false, { 'completed', 0 }
@@ -152,16 +153,16 @@ local function book_if_plain(i, at)
 end
 
 for i = 1, count do
-  local at = arg + i * 5
+  local at = arg + i * 6
   if not book_if_plain(i, at) then
     book_plain()
-    local seq, fence = seqs[i], tonumber(ARGV[at - 3])
+    local seq, fence = seqs[i], tonumber(ARGV[at - 4])
     local J = running_job(i)
     if J and J.state == RUNNING and J.fence == fence then
       end_lease(J)
-      local ended_as = RAN[ARGV[at - 2]]
-      if ended_as then runs.record(J, ended_as, ARGV[at]) end
-      out[i] = carry_out(J, ARGV[at - 2], tonumber(ARGV[at - 1]), ARGV[at])
+      local ended_as = RAN[ARGV[at - 3]]
+      if ended_as then runs.record(J, ended_as, ARGV[at - 1]) end
+      out[i] = carry_out(J, ARGV[at - 3], tonumber(ARGV[at - 2]), ARGV[at - 1], tonumber(ARGV[at]))
       lease_ended(get_group(get_batch(J.a).g), J.queue)
     elseif retried and J == nil then
       out[i] = before(seq, fence)

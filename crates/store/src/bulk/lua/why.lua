@@ -21,17 +21,17 @@ local function flag(b) return b and 1 or 0 end
 
 -- A limit of the group's own and its use: starts in this window, ready, running; what its rate allows in this window or
 -- -1, in any window, and when again; running jobs at most or -1.
-local function own(started, ready, run, rps, most)
-  return { started, ready, run, rps and rate.allowed(rps, C.window, M.win) or -1,
-    rps and rate.most(rps, C.window) or 0, rps and rate.till(rps) or 0, most or -1 }
+local function own(m, ready, run, rps, most)
+  return { meter.at(m, rps), ready, run, rps and rate.allowed(rps, C.window, M.win) or -1,
+    rps and rate.most(rps, C.window) or 0, rps and meter.till(m, rps) or 0, most or -1 }
 end
 local function facts_of(J, flow, batch_paused, ahead)
   local queue, p = M.queues[flow.l], pair.any(g, flow.l)
   return { common, J.state, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
-    own(started_in(g, M.win), g.c[READY], g.c[RUNNING], g.lr, g.lm),
-    own(pair.started(p), p and p.rdy or 0, p and p.run or 0, pair.limit(g, flow.l)), flag(C.strict),
-    rate.till(C.rps), rate.window(), window_room(), M.ready, queue_allowed(queue), rate.till(configured(queue)), queue.s,
-    queue.r, C.ready_max, queue.run, running.most(queue) or -1 }
+    own(g.mt, g.c[READY], g.c[RUNNING], g.lr, g.lm),
+    own(p or { w = 0, n = 0 }, p and p.rdy or 0, p and p.run or 0, pair.limit(g, flow.l)), flag(C.strict),
+    meter.till(M.mt, C.rps), rate.window(), window_room(), M.ready, queue_allowed(queue), meter.till(queue.mt, configured(queue)),
+    meter.at(queue.mt, configured(queue)), queue.r, C.ready_max, queue.run, running.most(queue) or -1 }
 end
 
 -- How many jobs are ahead of an entry of a list. Stale entries do not count.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   by the script      batch 5, created 6, queue 2
-//!   by this program    flags 1, length of id 2, of type 2, [run_at 7], [expires_at 7], id, type, payload
+//!   by this program    flags 1, length of id 2, of type 2, [run_at 7], [expires_at 7], [cost 4], id, type, payload
 //! ```
 
 use bytes::{Buf, Bytes};
@@ -15,11 +15,14 @@ use crate::StoreError;
 
 pub(super) const RUN_AT: u8 = 4;
 pub(super) const EXPIRES_AT: u8 = 8;
+/// Jobs that cost one do not say so.
+const COST: u8 = 16;
 
 pub(super) fn flags(job: &NewJob) -> u8 {
     let run = job.run_at.map_or(0, |_| RUN_AT);
     let expires = job.expires_at.map_or(0, |_| EXPIRES_AT);
-    job.priority as u8 | run | expires
+    let cost = if job.cost == 1 { 0 } else { COST };
+    job.priority as u8 | run | expires | cost
 }
 
 /// The part that this program packs.
@@ -30,6 +33,9 @@ pub(super) fn pack(job: &NewJob, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(kind.len() as u16).to_be_bytes());
     for time in [job.run_at, job.expires_at].into_iter().flatten() {
         out.extend_from_slice(&pack_time(time));
+    }
+    if job.cost != 1 {
+        out.extend_from_slice(&job.cost.to_be_bytes());
     }
     out.extend_from_slice(id.as_bytes());
     out.extend_from_slice(kind.as_bytes());
@@ -44,6 +50,7 @@ pub(super) struct Blob {
     pub(super) priority: Priority,
     pub(super) run_at: Option<Timestamp>,
     pub(super) expires_at: Option<Timestamp>,
+    pub(super) cost: u32,
     pub(super) id: JobId,
     pub(super) kind: JobType,
     pub(super) payload: Bytes,
@@ -74,6 +81,10 @@ impl Blob {
             })
         };
         let (run_at, expires_at) = (time(RUN_AT)?, time(EXPIRES_AT)?);
+        let cost = match flags & COST {
+            0 => 1,
+            _ => number(&mut bytes, 4)? as u32,
+        };
         let text = |bytes: Bytes| String::from_utf8(bytes.into()).map_err(|_| broken());
         let id = text(take(&mut bytes, id_len)?)?;
         let kind = text(take(&mut bytes, kind_len)?)?;
@@ -83,6 +94,7 @@ impl Blob {
             priority: Priority::ALL[usize::from(flags & 3).min(2)],
             run_at,
             expires_at,
+            cost,
             id: JobId::new(id).map_err(|_| broken())?,
             kind: JobType::new(kind).map_err(|_| broken())?,
             payload: bytes,

@@ -159,6 +159,10 @@ pub(super) fn enqueue(
                     len: job.payload.len() as u64,
                     max: limits.max_payload_bytes,
                 },
+                b"cost" => JobRefusal::Cost {
+                    cost: job.cost,
+                    max: MAX_COST,
+                },
                 b"full" => JobRefusal::Full {
                     max: limits.max_queued_jobs,
                 },

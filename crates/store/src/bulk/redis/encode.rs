@@ -33,7 +33,9 @@ pub(super) fn enqueue(p: &EnqueueParams, max_payload: u64) -> Args {
     let mut packed = Vec::new();
     for (job, kind) in p.jobs.iter().zip(indexes) {
         let too_large = job.payload.len() as u64 > max_payload;
-        let flags = i64::from(blob::flags(job)) + i64::from(too_large) * 16 + kind as i64 * 32;
+        let impossible = !(1..=MAX_COST).contains(&job.cost);
+        let refused = i64::from(too_large) * 32 + i64::from(impossible) * 64;
+        let flags = i64::from(blob::flags(job)) + refused + kind as i64 * 128;
         packed.clear();
         blob::pack(job, if too_large { &[] } else { &job.payload }, &mut packed);
         args.text(job.id.as_str()).number(flags).bytes(&packed);
@@ -104,6 +106,10 @@ pub(super) fn settle<'a>(
                 args.text("x").text("").text("");
             }
         }
+        // A start was charged to the window that all shards share.
+        args.option(answer.cost.filter(|_| shards == 1), |args, cost| {
+            args.number(cost.min(MAX_COST));
+        });
     }
     args
 }

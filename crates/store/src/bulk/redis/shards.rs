@@ -118,6 +118,14 @@ impl Shared {
         if let Some(Err(refusal)) = p.base_priority.map(checked_base_priority) {
             return Ok(Err(refusal));
         }
+        if let Some(job) = p.jobs.iter().find(|job| job.cost != 1)
+            && self.shards > 1
+        {
+            return Ok(Err(Refusal::NotWithShards {
+                what: format!("the cost {} of job {:?}", job.cost, job.id),
+                shards: self.shards,
+            }));
+        }
         let shard = self.shard_of(&p.group);
         let args = encode::enqueue(&p, limits.max_payload_bytes);
         let items = self.call(shard, &scripts::ENQUEUE, &args).await?;

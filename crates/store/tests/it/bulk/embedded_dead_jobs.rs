@@ -34,6 +34,7 @@ async fn enqueue(store: &EmbeddedBulkStore, ids: impl Iterator<Item = u32>) {
         payload: "hello".into(),
         run_at: None,
         expires_at: None,
+        cost: 1,
     };
     let params = EnqueueParams {
         group: group(),
@@ -54,6 +55,7 @@ async fn fail(store: &EmbeddedBulkStore, max: u32) {
     let answers = leased.iter().map(|job| Settlement {
         lease: job.leased.lease,
         outcome: JobOutcome::Failed { error: "no".into() },
+        cost: None,
     });
     let answers = answers.collect();
     store.call(SettleParams { answers }).await.unwrap();
@@ -195,6 +197,7 @@ async fn ids_of_dropped_jobs_survive_a_power_cut_until_their_batch_is_decided() 
             payload: "hello".into(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         }],
     };
     let again = store.call(again).await.unwrap().unwrap();

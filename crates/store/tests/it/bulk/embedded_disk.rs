@@ -52,6 +52,7 @@ fn job(number: u64, payload: impl Into<Bytes>) -> NewJob {
         payload: payload.into(),
         run_at: None,
         expires_at: None,
+        cost: 1,
     }
 }
 
@@ -86,6 +87,7 @@ async fn settle(store: &EmbeddedBulkStore, job: &LeasedJob, outcome: JobOutcome)
     let answers = vec![Settlement {
         lease: job.leased.lease,
         outcome,
+        cost: None,
     }];
     store.call(SettleParams { answers }).await.unwrap()[0]
 }

@@ -38,6 +38,7 @@ async fn enqueue(store: &EmbeddedBulkStore, names: &[&str]) {
         priority: Priority::Normal,
         payload: Bytes::new(),
         run_at: None,
+        cost: 1,
         expires_at: None,
     };
     let params = EnqueueParams {
@@ -60,7 +61,11 @@ async fn lease(store: &EmbeddedBulkStore) -> LeasedJob {
 
 async fn settle(store: &EmbeddedBulkStore, job: &LeasedJob, outcome: JobOutcome) {
     let lease = job.leased.lease;
-    let answers = vec![Settlement { lease, outcome }];
+    let answers = vec![Settlement {
+        lease,
+        outcome,
+        cost: None,
+    }];
     store.call(SettleParams { answers }).await.unwrap();
 }
 

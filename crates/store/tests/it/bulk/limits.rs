@@ -61,6 +61,7 @@ async fn fill(store: &dyn BulkStore) {
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         };
         let params = EnqueueParams {
             group: GroupId::new(group).unwrap(),

@@ -22,6 +22,7 @@ fn jobs(n: usize) -> Vec<NewJob> {
             payload: Bytes::from_static(b"hello"),
             run_at: (i % 7 == 3).then_some(Timestamp(1 << 50)),
             expires_at: (i % 5 == 4).then_some(Timestamp(1 << 50)),
+            cost: 1,
         })
         .collect()
 }
@@ -102,6 +103,7 @@ async fn every_key_of_a_shard_is_in_one_slot() {
         .map(|(job, outcome)| Settlement {
             lease: job.leased.lease,
             outcome,
+            cost: None,
         })
         .collect();
     store.call(SettleParams { answers }).await.unwrap();

@@ -35,6 +35,7 @@ async fn a_purge_whose_answer_got_lost_is_not_refused() {
             payload: Bytes::new(),
             run_at: None,
             expires_at: None,
+            cost: 1,
         }],
     };
     store.call(enqueue).await.unwrap().unwrap();
@@ -47,6 +48,7 @@ async fn a_purge_whose_answer_got_lost_is_not_refused() {
     let answers = vec![Settlement {
         lease: leased.leased.lease,
         outcome: JobOutcome::Failed { error: "no".into() },
+        cost: None,
     }];
     store.call(SettleParams { answers }).await.unwrap();
 

@@ -221,7 +221,11 @@ async fn jobs_follow_their_type_to_another_queue() {
     let outcomes = [JobOutcome::Released, failed];
     let answers = running.iter().zip(outcomes);
     let answers = answers
-        .map(|(&lease, outcome)| Settlement { lease, outcome })
+        .map(|(&lease, outcome)| Settlement {
+            lease,
+            outcome,
+            cost: None,
+        })
         .collect();
     store.call(SettleParams { answers }).await.unwrap();
     let (group, id) = &jobs[&running[1].job];
@@ -257,6 +261,7 @@ async fn enqueue(store: &RedisBulkStore, group: &GroupId, id: &str) -> JobSeq {
         priority: Priority::Normal,
         payload: Bytes::from_static(b"x"),
         run_at: (id == "later").then_some(BEGIN + Millis(5_000)),
+        cost: 1,
         expires_at: None,
     };
     let params = EnqueueParams {

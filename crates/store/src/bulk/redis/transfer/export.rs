@@ -397,6 +397,7 @@ fn job(one: &mut Items, numbers: Numbers) -> StoreResult<Job> {
         created_at: blob.created_at,
         run_at,
         expires_at,
+        cost: blob.cost,
         payload: blob.payload,
     };
     Ok(Job {

@@ -259,6 +259,12 @@ impl Import<'_> {
                 job.seq, job.batch
             )));
         };
+        if job.cost != 1 && self.place.shards > 1 {
+            return Err(StoreError::Import(format!(
+                "job {:?} costs {}, and a store with {} shards takes only jobs that cost 1",
+                job.id, job.cost, self.place.shards
+            )));
+        }
         let number = self.give_seq(shard);
         let created_at = job.created_at;
         let job = NewJob {
@@ -271,6 +277,7 @@ impl Import<'_> {
             payload: job.payload,
             run_at: job.run_at,
             expires_at: job.expires_at,
+            cost: job.cost,
         };
         let mut packed = Vec::new();
         blob::pack(&job, &job.payload, &mut packed);

@@ -100,6 +100,7 @@ impl Simulation {
                 batch: &outcome.batch,
                 kind: &job.kind,
                 priority: job.priority,
+                cost: job.cost,
                 // Scheduled jobs start when they are due, expiring ones may never start.
                 in_order: job.run_at.is_none() && job.expires_at.is_none(),
             };
@@ -148,6 +149,11 @@ impl Simulation {
             priority,
             run_at,
             expires_at,
+            // The same whenever it is sent.
+            cost: match number % 7 {
+                3 if !self.profile.plain => 2 + (number % 4) as u32,
+                _ => 1,
+            },
         }
     }
 
@@ -222,7 +228,9 @@ impl Simulation {
                 },
                 _ => JobOutcome::Released,
             };
-            answers.push(Settlement { lease, outcome });
+            let corrected = !self.profile.plain && self.rng.percent(10);
+            let cost = corrected.then(|| self.rng.below(7) as u32);
+            answers.push(Settlement { lease, outcome, cost });
         }
         self.settle(answers);
     }
@@ -241,7 +249,8 @@ impl Simulation {
                     } else {
                         now
                     };
-                    self.oracle.settled(answer.lease, &answer.outcome, settled, now);
+                    self.oracle
+                        .settled(answer.lease, &answer.outcome, settled, answer.cost, now);
                     self.old_leases.push(answer.lease);
                 }
             }
@@ -459,6 +468,7 @@ impl Simulation {
                 .map(|lease| Settlement {
                     lease,
                     outcome: done.clone(),
+                    cost: None,
                 })
                 .collect();
             self.settle(answers);

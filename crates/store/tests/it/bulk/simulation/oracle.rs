@@ -18,6 +18,7 @@ pub(super) struct Known {
     pub(super) batch: BatchId,
     kind: JobType,
     priority: Priority,
+    cost: u32,
     /// The store promised its position among the first starts of its group, queue and priority.
     in_order: bool,
     started: bool,
@@ -83,6 +84,7 @@ pub(super) struct Accepted<'a> {
     pub(super) batch: &'a BatchId,
     pub(super) kind: &'a JobType,
     pub(super) priority: Priority,
+    pub(super) cost: u32,
     pub(super) in_order: bool,
 }
 
@@ -117,6 +119,7 @@ impl Oracle {
                 batch: job.batch.clone(),
                 kind: job.kind.clone(),
                 priority: job.priority,
+                cost: job.cost,
                 in_order: job.in_order,
                 started: false,
                 current: None,
@@ -176,14 +179,15 @@ impl Oracle {
     fn check_limits(&mut self, job: &LeasedJob, at: Timestamp, allowed: &Allowed) {
         let number = at.0 / allowed.window.0;
         let lease = job.leased.lease;
+        let cost = u64::from(self.jobs.get(&lease.job).map_or(1, |known| known.cost));
         for (whose, limit) in &allowed.limits {
             let starts = self.starts.entry((whose.clone(), number)).or_default();
-            *starts += 1;
-            let rate = limit
-                .rate
-                .map(|rate| rate.in_windows(allowed.window).allowed(number));
+            *starts += cost;
+            let rate = limit.rate.map(|rate| rate.in_windows(allowed.window));
+            let rate = rate.map(|rate| (rate.allowed(number), rate.most()));
+            // What no window can hold may start in any.
             assert!(
-                rate.is_none_or(|rate| *starts <= rate),
+                rate.is_none_or(|(rate, most)| *starts <= rate || cost > most),
                 "{starts} starts of {whose:?} in one window at {at:?}; the limit is {limit:?}, {rate:?} in this one"
             );
             let Some(most) = limit.max_running else { continue };
@@ -223,6 +227,7 @@ impl Oracle {
         lease: LeaseRef,
         outcome: &JobOutcome,
         settled: Settled,
+        used: Option<u32>,
         now: Timestamp,
     ) {
         let known = self.jobs.get_mut(&lease.job).expect("answers are for known jobs");
@@ -242,12 +247,19 @@ impl Oracle {
             return;
         }
         known.current = None;
-        if settled == Settled::Released {
+        let used = if settled == Settled::Released {
+            Some(0)
+        } else {
+            used
+        };
+        // What was used beyond the cost is not counted here: later windows pay it.
+        let less = used.map_or(0, |used| known.cost.saturating_sub(used));
+        if less > 0 {
             // Only the store knows whether its window has ended: if so, the start counts, and the next one is checked
             // against a smaller count than need be.
             let (number, whose) = &self.windows[&lease];
             for whose in whose {
-                *self.starts.entry((whose.clone(), *number)).or_default() -= 1;
+                *self.starts.entry((whose.clone(), *number)).or_default() -= u64::from(less);
             }
         }
         let complete = match settled {

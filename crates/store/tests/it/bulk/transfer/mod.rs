@@ -301,6 +301,7 @@ async fn many_pages_move_whole_and_in_order() {
         let answers = some.iter().map(|job| Settlement {
             lease: job.leased.lease,
             outcome: done(""),
+            cost: None,
         });
         let answers = answers.collect();
         store.call(SettleParams { answers }).await.unwrap();
@@ -350,6 +351,7 @@ async fn a_store_that_is_in_use_is_exported_well_formed() {
             let answers = leased.iter().map(|job| Settlement {
                 lease: job.leased.lease,
                 outcome: done(""),
+                cost: None,
             });
             let answers = answers.collect();
             store.call(SettleParams { answers }).await.unwrap();
@@ -397,6 +399,7 @@ async fn a_bad_network_imports_nothing_twice() {
     let answers = leased.iter().map(|job| Settlement {
         lease: job.leased.lease,
         outcome: done(""),
+        cost: None,
     });
     let answers = answers.collect();
     store.call(SettleParams { answers }).await.unwrap();

@@ -55,6 +55,7 @@ pub(crate) fn job(id: &str, kind: &str) -> NewJob {
         payload: Bytes::from(format!("payload of {id}")),
         run_at: None,
         expires_at: None,
+        cost: 1,
     }
 }
 
@@ -103,7 +104,11 @@ pub(crate) async fn lease(store: &dyn BulkStore, from: &QueueId, max: u32) -> Ve
 }
 
 pub(crate) async fn settle(store: &dyn BulkStore, lease: LeaseRef, outcome: JobOutcome) -> Settled {
-    let answers = vec![Settlement { lease, outcome }];
+    let answers = vec![Settlement {
+        lease,
+        outcome,
+        cost: None,
+    }];
     store.call(SettleParams { answers }).await.unwrap()[0]
 }
 
