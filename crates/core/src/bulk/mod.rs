@@ -63,6 +63,7 @@ mod settle;
 mod stats;
 mod store_settings;
 mod throttle;
+pub mod transition;
 pub mod views;
 pub mod why;
 
@@ -96,6 +97,7 @@ pub use settle::cut_error;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use slab::Slab;
 pub use stats::ResetStatsParams;
+pub use transition::{Command, Outcome, Transition};
 
 use self::config::BulkConfig;
 use crate::config::ConfigError;
