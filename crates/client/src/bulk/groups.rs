@@ -29,7 +29,7 @@ impl Client {
         self.call(Call::get(Address::of(&["groups", group]))).await
     }
 
-    /// Changes a group's weight and ceilings.
+    /// Changes a group's weight and limits.
     pub async fn patch_group(&self, group: &str, patch: &PatchGroup) -> Result<Group, ClientError> {
         let call = Call::new(Method::PATCH, Address::of(&["groups", group]));
         self.call(call.json(patch)?).await

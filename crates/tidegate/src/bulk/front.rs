@@ -267,7 +267,7 @@ impl Tidegate {
         }
     }
 
-    /// Reads one group with its weight, ceilings and counts.
+    /// Reads one group with its weight, limits and counts.
     pub async fn group(&self, group: impl AsRef<str>) -> Result<GroupView, Error> {
         match self.store.call(Query::Group(GroupId::new(group)?)).await?? {
             View::Group(view) => Ok(view),

@@ -335,7 +335,7 @@ pub async fn a_group_held_for_its_ready_jobs_is_let_go_when_they_are_recalled(ba
     let q = Harness::new(backend).await;
     q.configure("A", None, max_running(2)).await;
     q.enqueue_n("A", 5).await;
-    // Two fill ready, the third reaches the ceiling; then no worker polls for two windows.
+    // Two fill ready, the third reaches the limit; then no worker polls for two windows.
     assert_eq!(q.admit(10, 10).await.admitted.len(), 2);
     q.advance(2_000);
     assert_eq!(q.release_due().await.recalled, 2);
