@@ -13,7 +13,7 @@ mod why;
 pub use batch::{Batch, BatchCounts, BatchStatus, Cancelled, OpenBatch, Sealed};
 pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
 pub use dead::{DeadSelection, JobName};
-pub use group::{Ceilings, Estimate, Group, GroupLimits, PatchGroup, Reason};
+pub use group::{Ceilings, Estimate, Group, GroupLimits, NoEstimate, PatchGroup, Reason};
 pub use job::{
     DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPriority, JobState, NewJob, RefusedJob,
     StateCounts,

@@ -161,6 +161,7 @@ impl Bulk {
         match scheduled {
             Some(due) => {
                 self.delayed.insert((due, seq, slot));
+                self.flows[flow as usize].due.add(due);
                 self.signals.timer = true;
             }
             None => self.push_fresh(slot),
@@ -226,6 +227,7 @@ impl Bulk {
         let entry = &mut self.batches[batch as usize];
         entry.jobs.push_back(&mut self.jobs, slot);
         entry.unfinished += 1;
+        entry.last = entry.last.max(seq);
         self.flow_gains(flow);
         let group = self.flows[flow as usize].group;
         self.shift(group, None, Some(state), now);

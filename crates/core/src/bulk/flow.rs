@@ -9,11 +9,13 @@
 //! Also the queue that flows belong to, with its order per priority, its ready queue, its rate and what its downstream sustains.
 
 use super::command::Priority;
+use super::estimate::Due;
 use super::list::{List, QUEUE, Slot};
 use super::order::FairOrder;
 use crate::ids::QueueId;
 use crate::limits::downstream::Downstream;
 use crate::limits::rate::Rate;
+use crate::limits::throughput::Throughput;
 use crate::time::{Millis, Timestamp};
 
 #[derive(Debug)]
@@ -33,6 +35,11 @@ pub(super) struct Flow {
     pub(super) since: Timestamp,
     /// Jobs served since it became eligible (`score` policy).
     pub(super) served: u64,
+    /// Its part of the weight of the order, while it is there.
+    pub(super) weight: u64,
+    /// Its delayed jobs, except those that a window denied.
+    pub(super) due: Due,
+    pub(super) throughput: Throughput,
 }
 
 impl Flow {
@@ -49,6 +56,9 @@ impl Flow {
             place: None,
             since: Timestamp(0),
             served: 0,
+            weight: 0,
+            due: Due::default(),
+            throughput: Throughput::default(),
         }
     }
 
@@ -81,6 +91,10 @@ pub(super) struct Queue {
     pub(super) rps: f64,
     pub(super) rate: Rate,
     pub(super) downstream: Downstream,
+    /// Starts of all groups.
+    pub(super) throughput: Throughput,
+    /// When a worker last asked for its jobs.
+    pub(super) asked: Timestamp,
 }
 
 impl Queue {

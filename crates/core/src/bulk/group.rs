@@ -6,12 +6,14 @@ use super::config::FairPolicy;
 use super::flow::Flow;
 use super::job::JobState;
 use super::list::{List, QUEUE, Slot};
+use super::paces::weight;
 use super::pair::Pair;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
 use super::record::{Change, GroupRecord, GroupSeq};
 use super::refusal::Refusal;
 use super::stats::CongestionStats;
 use crate::ids::GroupId;
+use crate::limits::throughput::Throughput;
 use crate::time::Timestamp;
 
 /// Why a group is out of the order although it has jobs. A held group never hides others from the picker.
@@ -312,8 +314,10 @@ impl Bulk {
 
     /// Counts one more unfinished job of the flow.
     pub(super) fn flow_gains(&mut self, slot: Slot) {
-        let flow = &self.flows[slot as usize];
+        let flow = &mut self.flows[slot as usize];
         if flow.unfinished == 0 {
+            // How fast it was before its last job ended says little.
+            flow.throughput = Throughput::default();
             let (group, queue, priority, tag) = (flow.group, flow.queue, flow.priority, flow.tag);
             let comes = !self.has_jobs_in(group, queue);
             let queue = &mut self.queues[usize::from(queue)];
@@ -385,7 +389,7 @@ impl Bulk {
             FairPolicy::Fair => flow.tag as i64,
             FairPolicy::Score => score(self.config.fair_queue.alpha, flow, group),
         };
-        order.insert(&mut self.flows, slot, key);
+        order.insert(&mut self.flows, slot, key, weight(group.step));
         self.signals.work = true;
     }
 
@@ -415,7 +419,7 @@ impl Bulk {
                 FairPolicy::Fair => flow.tag as i64,
                 FairPolicy::Score => score(self.config.fair_queue.alpha, flow, group),
             };
-            order.insert(&mut self.flows, slot, key);
+            order.insert(&mut self.flows, slot, key, weight(group.step));
         }
         self.forget_flows(queue, priority);
     }

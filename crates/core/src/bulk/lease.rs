@@ -32,6 +32,7 @@ impl Bulk {
             };
         };
         self.turn_downstream(queue, now);
+        self.queues[usize::from(queue)].asked = now;
         let mut inspections = inspections(p.max);
         let mut jobs = Vec::new();
         let stop = loop {
@@ -43,6 +44,13 @@ impl Bulk {
                 Err(stop) => break stop,
             }
         };
+        let throughput = &mut self.queues[usize::from(queue)].throughput;
+        if stop == Stop::Empty {
+            // Its limit is what there is to do.
+            throughput.idle(now);
+        } else if !jobs.is_empty() {
+            throughput.start(jobs.len() as u64, now);
+        }
         if !jobs.is_empty() {
             self.changes
                 .push(Change::AddLeases(jobs.iter().map(|job| job.lease).collect()));
@@ -136,6 +144,11 @@ impl Bulk {
         state.running += 1;
         state.downstream.start(1, now);
         self.start_pair(group, queue, now);
+        let of_flow = &mut self.flows[flow as usize];
+        of_flow.throughput.start(1, now);
+        if of_flow.len() == 0 {
+            of_flow.throughput.idle(now);
+        }
         let window = self.limiter.window();
         let entry = &mut self.groups[group as usize];
         entry.started = (window, entry.started_in(window) + 1);

@@ -282,6 +282,11 @@ impl Bulk {
         self.max_running(&self.limits, queue)
     }
 
+    /// The rate of the whole system.
+    pub(super) fn global_rps(&self) -> f64 {
+        self.rps(&self.limits, None)
+    }
+
     /// The initial rate of a queue.
     pub(super) fn queue_rps(&self, queue: &QueueId) -> f64 {
         self.rps(&self.limits, Some(queue))

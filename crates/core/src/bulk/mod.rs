@@ -33,6 +33,7 @@ pub mod config;
 pub mod congestion;
 pub mod dead;
 mod enqueue;
+pub mod estimate;
 mod flow;
 mod group;
 mod job;
@@ -41,6 +42,7 @@ pub mod limiter;
 mod limits;
 mod list;
 mod order;
+mod paces;
 mod pair;
 mod pause;
 mod pick;
@@ -96,6 +98,7 @@ use crate::config::ConfigError;
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::limits::downstream::Downstream;
 use crate::limits::rate::Rate;
+use crate::limits::throughput::Throughput;
 use crate::time::{StoreClock, Timestamp};
 
 /// Changes that a waiter may want to know about.
@@ -243,7 +246,7 @@ impl Bulk {
             Command::ClaimAggregation(p) => Outcome::ClaimAggregation(self.claim_aggregation(p, now)),
             Command::FinishAggregation(p) => Outcome::FinishAggregation(self.finish_aggregation(p, now)),
             Command::ConfirmCompletion(p) => Outcome::ConfirmCompletion(self.confirm_completion(p)),
-            Command::Pause(p) => Outcome::Pause(self.pause(p)),
+            Command::Pause(p) => Outcome::Pause(self.pause(p, now)),
             Command::Resume(p) => Outcome::Resume(self.resume(p, now)),
             Command::Cancel(p) => Outcome::Cancel(self.cancel(p, now)),
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p, now)),
@@ -345,6 +348,8 @@ impl Bulk {
             rps,
             rate: Rate::new(rps, self.limiter.length()),
             downstream: Downstream::default(),
+            throughput: Throughput::default(),
+            asked: Timestamp(0),
         });
         self.queue_slots.insert(name.clone(), queue);
         queue

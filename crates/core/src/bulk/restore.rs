@@ -260,8 +260,10 @@ impl Restore {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let group = self.bulk.flows[job.flow as usize].group;
+        let flow = job.flow as usize;
+        let group = self.bulk.flows[flow].group;
         let slot = self.insert_unfinished(job, head);
+        self.bulk.flows[flow].due.add(due);
         self.bulk.delayed.insert((due, head.seq, slot));
         if reason != DelayReason::Scheduled {
             self.bulk.groups[group as usize].congested += 1;

@@ -54,7 +54,9 @@ impl Bulk {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let (seq, group) = (job.seq, self.flows[job.flow as usize].group);
+        let flow = &mut self.flows[job.flow as usize];
+        flow.due.add(due);
+        let (seq, group) = (job.seq, flow.group);
         self.delayed.insert((due, seq, slot));
         self.groups[group as usize].congested += 1;
         self.shift(group, Some(JobState::Running), Some(JobState::Delayed), now);

@@ -1,9 +1,10 @@
-//! Why a job is not running: what holds it, nearest cause first, and when it should start.
+//! Why a job is not running: what holds it, nearest cause first, and when it starts.
 //!
 //! The state machine and stores that keep state elsewhere collect the same facts; [`why`] decides.
 
 use super::Bulk;
 use super::command::{DelayReason, Priority};
+use super::estimate::{Estimate, GroupPace, NoEstimate, start};
 use super::group::Held;
 use super::job::{Job, JobState, Spot};
 use super::list::{BATCH, NIL, QUEUE, Slot};
@@ -33,6 +34,9 @@ pub struct WhyFacts {
     pub group: GroupFacts,
     pub window: WindowFacts,
     pub of_queue: QueueFacts,
+    /// How fast its group gets on, and the index of its flow there.
+    pub pace: GroupPace,
+    pub flow: usize,
 }
 
 /// A group's use of the window and of leases.
@@ -79,7 +83,7 @@ pub fn nothing(state: Option<JobState>) -> Why {
     Why {
         state,
         waits: Vec::new(),
-        starts_at: None,
+        starts: None,
     }
 }
 
@@ -102,11 +106,11 @@ pub fn why(facts: &WhyFacts) -> Why {
     if facts.delayed.is_none() && !facts.batch_paused {
         held_in_flow(facts, &mut waits);
     }
-    let starts_at = (!facts.group_paused && !facts.batch_paused).then(|| starts_at(facts, &waits));
+    let starts = starts(facts, &waits);
     Why {
         state: Some(facts.state),
         waits,
-        starts_at,
+        starts: Some(starts),
     }
 }
 
@@ -157,8 +161,11 @@ fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     }
 }
 
-/// When it should start: the earliest known time, plus one window for every share ahead of it.
-fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
+/// When it starts: not before what holds it ends, and not before the jobs ahead of it.
+fn starts(facts: &WhyFacts, waits: &[Wait]) -> Estimate {
+    if facts.group_paused || facts.batch_paused {
+        return Err(NoEstimate::Paused);
+    }
     let earliest = waits
         .iter()
         .filter_map(|wait| match wait {
@@ -169,11 +176,7 @@ fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
             _ => None,
         })
         .fold(facts.now, Timestamp::max);
-    let group = &facts.group;
-    let own = group.starts_per_window.unwrap_or(u64::MAX);
-    let speed = group.share.min(own).min(facts.of_queue.limit).max(1);
-    let rounds = facts.ahead / speed;
-    earliest + Millis(rounds.saturating_mul(facts.window.length.0))
+    start(&facts.pace, facts.flow, facts.ahead, earliest)
 }
 
 impl Bulk {
@@ -238,6 +241,8 @@ impl Bulk {
                 room: self.limiter.room(),
                 ready: self.ready,
             },
+            flow: group.flows.iter().position(|&slot| slot == job.flow).unwrap_or(0),
+            pace: self.group_pace(flow.group, now),
             of_queue: QueueFacts {
                 limit: queue.allowed(window, now),
                 started: queue.started,

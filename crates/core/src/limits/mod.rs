@@ -4,3 +4,4 @@
 pub mod downstream;
 pub mod rate;
 pub mod start_rate;
+pub mod throughput;

@@ -98,6 +98,9 @@ end
 local feedback = {}
 function feedback.outcome(J, g, outcome, time)
   local index, queue, started = J.queue, M.queues[J.queue], J.started
+  if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' then
+    throughput.back(queue, g.flows[index .. ':' .. J.v], started)
+  end
   if outcome == 'x' then
     downstream.release(queue.d)
     pair.change(g, index, downstream.release)
@@ -122,11 +125,14 @@ end
 function feedback.plain(index, started) downstream.answered(M.queues[index].d, started) end
 -- A lease ended without an answer: if the call was a probe, another one follows.
 function feedback.lost(J, g)
+  throughput.back(M.queues[J.queue], g.flows[J.queue .. ':' .. J.v], J.started)
   downstream.lost(M.queues[J.queue].d, J.started)
   pair.change(g, J.queue, downstream.lost, J.started)
 end
--- Starts in the queue; `g` if it is one of a group that may have a limit of its own.
-function feedback.starts(index, count, g)
+feedback.leased = throughput.leased
+-- Starts in the queue; `g` and its flow if it is one of a group that may have a limit of its own.
+function feedback.starts(index, count, g, flow)
+  if flow then throughput.starts(flow) end
   downstream.start(M.queues[index].d, count)
   local p = g and pair.of(g, index)
   if p then downstream.start(p.d, count) end

@@ -134,6 +134,7 @@ for i = 1, count do
     if run and run > now then
       delayed = delayed + 1
       zput(K.delayed, padded(seq), run)
+      throughput.due(flow, run)
       call('HSET', K.state, seq, struct.pack(STATE, DELAYED, NOWHERE, 0, 0, 0, 0, run, DELAY.SCHEDULED, 0, 0, 0))
       notify_timer = true
     else

@@ -111,7 +111,7 @@ while not stop do
   J.started, J.owner, J.req = now, who, request
   charge()
   queue.s, queue.run = queue.s + 1, queue.run + 1
-  feedback.starts(index, 1, g)
+  feedback.starts(index, 1, g, flow)
   g.sw, g.sn = M.win, started_in(g, M.win) + 1
   -- As shift does; a start makes no group active or idle.
   of_group[from], of_group[RUNNING] = of_group[from] - 1, of_group[RUNNING] + 1
@@ -123,4 +123,5 @@ while not stop do
   M.most = max(M.most, M.started)
   hand_out(J, a, g, kind)
 end
+feedback.leased(queue, count, stop)
 return { flush(), stop, till, granted or 0, of, out, queue.r, standing_weight(queue) }

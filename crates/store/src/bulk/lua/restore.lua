@@ -72,6 +72,7 @@ local function restore_unfinished(J, a, g, state, at, reason)
   if state == 'l' then
     J.state, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
     zput(K.delayed, padded(J.seq), at)
+    throughput.due(flow, at)
     if reason ~= DELAY.SCHEDULED then congest(g) end
     shift(g, nil, DELAYED)
     return

@@ -18,6 +18,7 @@ mod encode;
 mod keys;
 mod known;
 mod limits;
+mod paces;
 mod scripts;
 mod settings;
 mod shards;
@@ -51,7 +52,7 @@ use super::{BulkNotifier, BulkStore, DeadJob, JobDetails, LeasedJob};
 use crate::StoreError;
 
 /// The version of the key layout. A store with another version is rejected.
-const SCHEMA: u32 = 3;
+const SCHEMA: u32 = 4;
 
 /// Limit: shards of one store; each lease calls all of them.
 pub const MAX_SHARDS: u32 = 64;
