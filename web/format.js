@@ -34,6 +34,17 @@ export function many(value, one, several = `${one}s`) {
   return value === 1 ? `one ${one}` : `${count(value)} ${several}`;
 }
 
+/** An estimate as a range, or why there is none. */
+export function range({ earliestSeconds: earliest, latestSeconds: latest, unknown }) {
+  if (unknown === 'PAUSED') return 'Paused';
+  if (unknown === 'NO_WORKER') return 'No worker has asked lately';
+  if (latest === undefined) return 'Not measured yet';
+  if (earliest === latest) return span(1_000 * latest);
+  if (earliest === 0) return `≤ ${span(1_000 * latest)}`;
+  if (latest < 60) return `${earliest}–${latest} s`;
+  return `${span(1_000 * earliest)} – ${span(1_000 * latest)}`;
+}
+
 /** A span in milliseconds, in at most two units. */
 export function span(ms) {
   if (ms < 1_000) return `${Math.max(0, Math.round(ms))} ms`;

@@ -1,7 +1,7 @@
 // Why something waits: one sentence, the reasons one by one, and when it should start.
 
 import { h } from '../dom.js';
-import { capital, count, many, plain, time } from '../format.js';
+import { capital, count, many, plain, range, time } from '../format.js';
 
 const REASONS = {
   BEHIND: ({ jobs }) =>
@@ -37,6 +37,9 @@ const REASONS = {
 
 const sentence = (reason) => REASONS[reason.what]?.(reason) ?? capital(plain(reason.what));
 
+const starts = (estimate) =>
+  estimate.unknown ? `Start unknown: ${range(estimate).toLowerCase()}.` : `Starts in ${range(estimate)}.`;
+
 export function why(answer) {
   return h(
     'div',
@@ -49,6 +52,6 @@ export function why(answer) {
           { title: answer.text },
           answer.reasons.map((reason) => h('li', null, sentence(reason))),
         ),
-    answer.startsAt && h('p.muted', null, 'Should start ', time(answer.startsAt, 'until'), '.'),
+    answer.starts && h('p.muted', null, starts(answer.starts)),
   );
 }

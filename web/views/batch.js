@@ -3,7 +3,7 @@
 import { get, path } from '../api.js';
 import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
-import { count, percent, span, time } from '../format.js';
+import { count, percent, range, span, time } from '../format.js';
 import { batchBar } from '../parts/bar.js';
 import { batchChips, stateChip } from '../parts/chip.js';
 import { problem } from '../parts/notices.js';
@@ -197,7 +197,7 @@ function standing(seen) {
           ]
         : [
             'Done in',
-            seen.paused || done === total ? '–' : `≈ ${span(1_000 * seen.estimate.estimatedSeconds)}`,
+            done === total ? '–' : range(seen.estimate),
           ],
       seen.callback && ['Callback', seen.callback],
       !seen.sealed && ['Accepts jobs', 'until it is sealed; it cannot complete before that'],

@@ -3,7 +3,7 @@
 import { get } from '../api.js';
 import * as commands from '../commands.js';
 import { h, morph } from '../dom.js';
-import { absolute, count, percent, span, weight } from '../format.js';
+import { count, percent, range, weight } from '../format.js';
 import { progress, unfinished } from '../parts/bar.js';
 import { congestionLevel, groupChip } from '../parts/chip.js';
 import { problem } from '../parts/notices.js';
@@ -14,15 +14,10 @@ import { may, mayForAll } from '../session.js';
 
 const PAGE = 50;
 
-/** When a group would be done at its share of the rate. */
+/** When a group is done: a range, or why nobody knows. */
 export function eta(group) {
   if (!group.active) return h('span.muted', null, '–');
-  if (group.paused) return h('span.muted', { title: 'It is paused' }, '–');
-  return h(
-    'span',
-    { title: `About ${absolute(group.estimate.estimatedAt)}` },
-    `≈ ${span(1_000 * group.estimate.estimatedSeconds)}`,
-  );
+  return h(group.estimate.unknown ? 'span.muted' : 'span', null, range(group.estimate));
 }
 
 export function groupButtons(group, again) {

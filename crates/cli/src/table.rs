@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
+use tidegate_client::{Estimate, NoEstimate};
 
 /// Rows below a header. A head that begins with `>` aligns its column right.
 #[derive(Debug)]
@@ -116,6 +117,19 @@ pub(super) fn span(seconds: u64) -> String {
     }
 }
 
+/// An estimate as a range, or why there is none.
+pub(super) fn range(estimate: &Estimate) -> String {
+    match (estimate.range(), estimate.unknown) {
+        (Some((earliest, latest)), _) if earliest == latest => span(latest),
+        (Some((0, latest)), _) => format!("up to {}", span(latest)),
+        (Some((earliest, latest)), _) if latest < 60 => format!("{earliest} to {latest} s"),
+        (Some((earliest, latest)), _) => format!("{} to {}", span(earliest), span(latest)),
+        (None, Some(NoEstimate::Paused)) => "paused".to_owned(),
+        (None, Some(NoEstimate::NoWorker)) => "unknown: no worker has asked lately".to_owned(),
+        (None, _) => "unknown: too few jobs have started".to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,6 +159,21 @@ mod tests {
         assert_eq!(span(61), "1 min 01 s");
         assert_eq!(span(7_260), "2 h 01 min");
         assert_eq!(span(90_000), "1 d 01 h");
+        let within = |earliest, latest| {
+            range(&Estimate {
+                earliest_seconds: Some(earliest),
+                latest_seconds: Some(latest),
+                unknown: None,
+            })
+        };
+        assert_eq!(within(0, 3), "up to 3 s");
+        assert_eq!(within(38, 46), "38 to 46 s");
+        assert_eq!(within(58, 65), "58 s to 1 min 05 s");
+        let nobody = Estimate {
+            unknown: Some(NoEstimate::NoWorker),
+            ..Estimate::default()
+        };
+        assert_eq!(range(&nobody), "unknown: no worker has asked lately");
         assert_eq!((number(10.0), number(0.5)), ("10".into(), "0.50".into()));
     }
 }

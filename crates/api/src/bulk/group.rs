@@ -32,19 +32,44 @@ pub struct Group {
     /// When the service accepted the job that starts next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Time>,
-    /// When its unfinished jobs should be finished.
+    /// When its unfinished jobs are finished.
     pub estimate: Estimate,
 }
 
-/// When all unfinished jobs should be finished at the group's share of the rate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// When something happens, as a range from now on: the width shows how certain it is. Without a range, the reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Estimate {
-    /// The remaining time, in seconds.
-    pub estimated_seconds: u64,
-    /// The same as a point in time.
-    pub estimated_at: Time,
+    /// The optimistic estimate, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earliest_seconds: Option<u64>,
+    /// The pessimistic estimate, in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latest_seconds: Option<u64>,
+    /// Why there is no range.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown: Option<NoEstimate>,
+}
+
+/// Why there is no estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum NoEstimate {
+    /// The group or the batch is paused.
+    Paused,
+    /// No worker has asked for its jobs lately.
+    NoWorker,
+    /// Too few jobs have started to measure how fast they do.
+    NotMeasured,
+}
+
+impl Estimate {
+    /// The range, as seconds from now on.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        self.earliest_seconds.zip(self.latest_seconds)
+    }
 }
 
 /// The limits of one group. What is absent is not limited.

@@ -18,7 +18,7 @@ pub use change_jobs::{
 };
 pub use congestion::{Congestion, CongestionLevel, CongestionPoint, CongestionSummary};
 pub use dead::{DeadSelection, JobName};
-pub use group::{Estimate, Group, GroupLimits, OwnLimits, PatchGroup, Reason};
+pub use group::{Estimate, Group, GroupLimits, NoEstimate, OwnLimits, PatchGroup, Reason};
 pub use job::{
     DeathReason, DelayReason, EnqueueJobs, Enqueued, Job, JobPriority, JobProgress, JobRun, JobState, NewJob,
     RefusedJob, RunOutcome, StateCounts,

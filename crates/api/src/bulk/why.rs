@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DelayReason, JobState, Time};
+use crate::{DelayReason, Estimate, JobState, Time};
 
 /// Why a job, or a group's next job, waits.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,9 +16,9 @@ pub struct Why {
     pub text: String,
     /// The reasons, the nearest first; empty if the job runs or is finished.
     pub reasons: Vec<WaitReason>,
-    /// The estimated start. Absent if somebody has to act first, or if the job runs or is finished.
+    /// When it starts. Absent if the job runs or is finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_at: Option<Time>,
+    pub starts: Option<Estimate>,
 }
 
 /// One reason why a job waits.

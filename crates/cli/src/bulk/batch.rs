@@ -7,7 +7,7 @@ use tidegate_client::{Batch, Client, OpenBatch};
 use super::group::{ListArgs, ROWS};
 use super::job;
 use crate::remote::{Remote, WhyArg, say};
-use crate::table::{Table, details, maybe, span, word};
+use crate::table::{Table, details, maybe, range, word};
 
 #[derive(Debug, Args)]
 pub(crate) struct BatchArgs {
@@ -132,7 +132,7 @@ fn text(batch: &Batch) -> String {
     }
     let left = counts.total.saturating_sub(counts.success + counts.failed);
     let eta = if left > 0 {
-        span(batch.estimate.estimated_seconds)
+        range(&batch.estimate)
     } else {
         String::new()
     };

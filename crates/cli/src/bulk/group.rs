@@ -5,7 +5,7 @@ use futures_util::StreamExt;
 use tidegate_client::{Client, Group, Limit, OwnLimits, PatchGroup, Rate};
 
 use crate::remote::{Remote, WhyArg, say};
-use crate::table::{Table, details, maybe, number, span};
+use crate::table::{Table, details, maybe, number, range};
 
 #[derive(Debug, Args)]
 pub(crate) struct GroupArgs {
@@ -200,7 +200,7 @@ fn state(group: &Group) -> &'static str {
 
 fn eta(group: &Group) -> String {
     if group.active {
-        span(group.estimate.estimated_seconds)
+        range(&group.estimate)
     } else {
         String::new()
     }

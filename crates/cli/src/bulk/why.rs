@@ -3,7 +3,7 @@
 use clap::Args;
 
 use crate::remote::Remote;
-use crate::table::{details, maybe, word};
+use crate::table::{details, range, word};
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<()> {
         remote.print(&why, |why| {
             let lines = [
                 ("state", word(why.state)),
-                ("starts at about", maybe(why.starts_at)),
+                ("starts in", why.starts.as_ref().map(range).unwrap_or_default()),
             ];
             crate::table::visible(&why.text) + "\n" + &details(&lines)
         })

@@ -1,12 +1,13 @@
 //! `tidegate simulate`: compares the queue with a naive design, in virtual time.
 //!
-//! Three questions. How long does a flood take under a rate limit (`congestion`)? How does a queue find out what its
-//! downstream sustains (`downstream`)? How long does a small customer wait behind a large one (`fairness`, `slow_workers`)? The
+//! Four questions. How long does a flood take under a rate limit (`congestion`)? How does a queue find out what its
+//! downstream sustains (`downstream`)? Do estimates come true (`estimates`)? How long does a small customer wait behind a large one (`fairness`, `slow_workers`)? The
 //! queue's side is the real state machine of `tidegate-core`, driven as the engine drives it (`queue`). The naive
 //! side is a model (`job_backoff`, `score`). Nothing reads a clock or a random number, so every run prints the same.
 
 mod congestion;
 mod downstream;
+mod estimates;
 mod fairness;
 pub(super) mod ideal;
 mod job_backoff;
@@ -34,6 +35,8 @@ enum Simulation {
     Congestion(congestion::CongestionArgs),
     /// A downstream that sustains less than the queue may start: calls, unused capacity, and reaction to changes.
     Downstream(downstream::DownstreamArgs),
+    /// Answers to the question when a group is finished, compared with what happens.
+    Estimates(estimates::EstimatesArgs),
     /// Small customers beside a very large one: time until each is done.
     Fairness(fairness::FairnessArgs),
 }
@@ -43,6 +46,7 @@ pub(super) fn run(args: &SimulateArgs, out: &mut impl Write) -> anyhow::Result<(
     match &args.simulation {
         Simulation::Congestion(args) => congestion::run(args, out),
         Simulation::Downstream(args) => downstream::run(args, out),
+        Simulation::Estimates(args) => estimates::run(args, out),
         Simulation::Fairness(args) => fairness::run(args, out),
     }
 }
@@ -118,6 +122,11 @@ mod tests {
                 "simulate fairness --json",
                 9,
                 "customer idealSeconds jobs policy seconds",
+            ),
+            (
+                "simulate estimates --json --case pause",
+                1,
+                "case estimates held_share median_error median_width",
             ),
             (
                 "simulate fairness --json --scenario slow-workers",

@@ -215,7 +215,7 @@ fn batch(status: &str, success: u64) -> String {
         "group": "A", "id": "x", "status": status, "sealed": true, "paused": false, "cancelled": false,
         "counts": {"total": 2, "success": success, "failed": 0}, "errors": [],
         "createdAt": "2026-03-01T09:30:00Z",
-        "estimate": {"estimatedSeconds": 0, "estimatedAt": "2026-03-01T09:30:00Z"},
+        "estimate": {"earliestSeconds": 0, "latestSeconds": 0},
     });
     format!("event: progress\ndata: {batch}\n\n")
 }

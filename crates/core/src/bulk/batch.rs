@@ -39,6 +39,8 @@ impl BatchOptions {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) seq: BatchSeq,
+    /// Its latest job.
+    pub(super) last: JobSeq,
     pub(super) group: Slot,
     pub(super) id: BatchId,
     pub(super) options: BatchOptions,
@@ -177,6 +179,7 @@ impl Bulk {
     pub(super) fn insert_batch(&mut self, group: Slot, record: &BatchRecord) -> Slot {
         let slot = self.batches.insert(Batch {
             seq: record.seq,
+            last: JobSeq(0),
             group,
             id: record.id.clone(),
             options: record.options.clone(),

@@ -163,6 +163,7 @@ impl Bulk {
         job.at = run_at;
         let (seq, flow) = (job.seq, job.flow);
         self.delayed.insert((run_at, seq, slot));
+        self.flows[flow as usize].due.add(run_at);
         let (group, queue) = (self.flows[flow as usize].group, self.flows[flow as usize].queue);
         self.queues[usize::from(queue)].delayed += 1;
         self.shift(group, Some(JobState::Waiting), Some(JobState::Delayed), now);
@@ -188,6 +189,10 @@ impl Bulk {
         let job = &mut self.jobs[slot as usize];
         job.priority = priority;
         job.flow = new;
+        if elsewhere && job.state == JobState::Delayed {
+            self.flows[old as usize].due.remove(job.at);
+            self.flows[new as usize].due.add(job.at);
+        }
         self.flow_loses(old);
         if !elsewhere {
             self.push_returned(slot, now);

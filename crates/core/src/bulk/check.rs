@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 
 use super::Bulk;
+use super::command::Priority;
+use super::estimate::Due;
+use super::flow::Flow;
 use super::group::Held;
 use super::job::{JobState, Spot};
 use super::list::{List, NIL, QUEUE, Slot};
@@ -161,7 +164,13 @@ impl Bulk {
                 batch.id
             );
         }
+        let mut due: HashMap<Slot, Due> = HashMap::new();
+        for &(at, _, slot) in &self.delayed {
+            due.entry(self.jobs[slot as usize].flow).or_default().add(at);
+        }
         for (slot, flow) in &self.flows {
+            let due = due.get(&(slot as Slot)).copied().unwrap_or_default();
+            assert_eq!((flow.due.jobs, flow.due.seconds), (due.jobs, due.seconds));
             assert_eq!(
                 flow.unfinished,
                 of_flow.get(&(slot as Slot)).copied().unwrap_or(0)
@@ -262,6 +271,22 @@ impl Bulk {
     }
 
     fn check_flows(&self) {
+        for (index, queue) in self.queues.iter().enumerate() {
+            for priority in Priority::ALL {
+                let of_order = |flow: &&Flow| usize::from(flow.queue) == index && flow.priority == priority;
+                let flows = self.flows.iter().map(|(_, flow)| flow).filter(of_order);
+                let weight: u64 = flows
+                    .filter(|flow| flow.place.is_some())
+                    .map(|flow| flow.weight)
+                    .sum();
+                assert_eq!(
+                    queue.orders[priority as usize].weight(),
+                    weight,
+                    "of {:?}",
+                    queue.name
+                );
+            }
+        }
         for (_, flow) in &self.flows {
             let group = &self.groups[flow.group as usize];
             let is_there = flow.place.is_some();

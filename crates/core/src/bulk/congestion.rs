@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::CongestionConfig;
-use crate::time::{Millis, Timestamp};
+use crate::time::Millis;
 
 /// How congested a group is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -71,21 +71,6 @@ pub fn classify(backoff: Millis, base: Millis) -> CongestionLevel {
     }
 }
 
-/// When a backlog drains at `speed` jobs per window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Estimate {
-    pub seconds: u64,
-    pub at: Timestamp,
-}
-
-pub fn estimate_completion(pending: u64, speed: u64, window: Millis, now: Timestamp) -> Estimate {
-    let wait = Millis(pending.div_ceil(speed.max(1)).saturating_mul(window.0));
-    Estimate {
-        seconds: wait.0.div_ceil(1000),
-        at: now + wait,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use CongestionLevel::*;
@@ -119,18 +104,6 @@ mod tests {
         ] {
             assert_eq!(of(ahead, 100).1, level, "{ahead} ahead");
         }
-    }
-
-    #[test]
-    fn estimate() {
-        let e = estimate_completion(1_000, 100, SECOND, Timestamp(5));
-        assert_eq!(
-            e,
-            Estimate {
-                seconds: 10,
-                at: Timestamp(10_005)
-            }
-        );
     }
 
     #[test]

@@ -165,6 +165,7 @@ impl Bulk {
                 self.delayed.insert((due, seq, slot));
                 let queue = self.kinds[usize::from(kind)].queue;
                 self.queues[usize::from(queue)].delayed += 1;
+                self.flows[flow as usize].due.add(due);
                 self.signals.timer = true;
             }
             None => self.push_fresh(slot),
@@ -237,6 +238,7 @@ impl Bulk {
         let entry = &mut self.batches[batch as usize];
         entry.jobs.push_back(&mut self.jobs, slot);
         entry.unfinished += 1;
+        entry.last = entry.last.max(seq);
         self.flow_gains(flow);
         let group = self.flows[flow as usize].group;
         self.shift(group, None, Some(state), now);

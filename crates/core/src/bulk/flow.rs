@@ -9,6 +9,7 @@
 //! Also the queue that flows belong to, with its order per priority, its ready queue, its rate and what its downstream sustains.
 
 use super::command::Priority;
+use super::estimate::Due;
 use super::list::{List, QUEUE, Slot};
 use super::order::FairOrder;
 use crate::ids::QueueId;
@@ -16,6 +17,7 @@ use crate::limits::downstream::Downstream;
 use crate::limits::meter::Meter;
 use crate::limits::quota::{Limit, Quota};
 use crate::limits::rate::Rate;
+use crate::limits::throughput::Throughput;
 use crate::time::{Millis, Timestamp};
 
 #[derive(Debug)]
@@ -35,6 +37,11 @@ pub(super) struct Flow {
     pub(super) since: Timestamp,
     /// Jobs served since it became eligible (`score` policy).
     pub(super) served: u64,
+    /// Its part of the weight of the order, while it is there.
+    pub(super) weight: u64,
+    /// Its delayed jobs, except those that a window denied.
+    pub(super) due: Due,
+    pub(super) throughput: Throughput,
 }
 
 impl Flow {
@@ -51,6 +58,9 @@ impl Flow {
             place: None,
             since: Timestamp(0),
             served: 0,
+            weight: 0,
+            due: Due::default(),
+            throughput: Throughput::default(),
         }
     }
 
@@ -87,6 +97,10 @@ pub(super) struct Queue {
     /// The limit of every group in it that has none of its own there.
     pub(super) per_group: Limit,
     pub(super) downstream: Downstream,
+    /// Starts of all groups.
+    pub(super) throughput: Throughput,
+    /// When a worker last asked for its jobs.
+    pub(super) asked: Timestamp,
 }
 
 impl Queue {

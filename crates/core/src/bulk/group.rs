@@ -6,6 +6,7 @@ use super::config::FairPolicy;
 use super::flow::Flow;
 use super::job::JobState;
 use super::list::{List, QUEUE, Slot};
+use super::paces::weight;
 use super::pair::{Pair, PairHeld};
 use super::pick::UNHOLD_PER_CALL;
 use super::policy::{self, MAX_BASE_PRIORITY, PriorityCalculator, PriorityInput};
@@ -15,6 +16,7 @@ use super::stats::CongestionStats;
 use crate::ids::GroupId;
 use crate::limits::meter::Meter;
 use crate::limits::quota::Limit;
+use crate::limits::throughput::Throughput;
 use crate::time::{Millis, Timestamp};
 
 /// Why a group is out of the order although it has jobs. A held group never hides others from the picker.
@@ -343,8 +345,10 @@ impl Bulk {
 
     /// Counts one more unfinished job of the flow.
     pub(super) fn flow_gains(&mut self, slot: Slot) {
-        let flow = &self.flows[slot as usize];
+        let flow = &mut self.flows[slot as usize];
         if flow.unfinished == 0 {
+            // How fast it was before its last job ended says little.
+            flow.throughput = Throughput::default();
             let (group, queue, priority, tag) = (flow.group, flow.queue, flow.priority, flow.tag);
             let comes = !self.has_jobs_in(group, queue);
             let queue = &mut self.queues[usize::from(queue)];
@@ -419,7 +423,7 @@ impl Bulk {
             FairPolicy::Fair => flow.tag as i64,
             FairPolicy::Score => score(self.config.fair_queue.alpha, flow, group),
         };
-        order.insert(&mut self.flows, slot, key);
+        order.insert(&mut self.flows, slot, key, weight(group.step));
         self.signals.work = true;
     }
 
@@ -449,7 +453,7 @@ impl Bulk {
                 FairPolicy::Fair => flow.tag as i64,
                 FairPolicy::Score => score(self.config.fair_queue.alpha, flow, group),
             };
-            order.insert(&mut self.flows, slot, key);
+            order.insert(&mut self.flows, slot, key, weight(group.step));
         }
         self.forget_flows(queue, priority);
     }

@@ -42,6 +42,7 @@ impl Bulk {
             };
         };
         self.turn_downstream(queue, now);
+        self.queues[usize::from(queue)].asked = now;
         let mut inspections = inspections(p.max);
         let mut jobs = Vec::new();
         let stop = loop {
@@ -53,6 +54,13 @@ impl Bulk {
                 Err(stop) => break stop,
             }
         };
+        let throughput = &mut self.queues[usize::from(queue)].throughput;
+        if stop == Stop::Empty {
+            // Its limit is what there is to do.
+            throughput.idle(now);
+        } else if !jobs.is_empty() {
+            throughput.start(jobs.len() as u64, now);
+        }
         if !jobs.is_empty() {
             self.changes
                 .push(Change::AddLeases(jobs.iter().map(|job| job.lease).collect()));
@@ -147,6 +155,11 @@ impl Bulk {
         state.downstream.start(1, now);
         self.start_pair(group, queue, now);
         self.charge(group, queue, cost);
+        let of_flow = &mut self.flows[flow as usize];
+        of_flow.throughput.start(1, now);
+        if of_flow.len() == 0 {
+            of_flow.throughput.idle(now);
+        }
         let entry = &mut self.groups[group as usize];
         let group_id = entry.id.clone();
         self.shift(group, Some(from), Some(JobState::Running), now);

@@ -367,6 +367,11 @@ impl Bulk {
         self.limits.adaptive(&self.config)
     }
 
+    /// The rate of the whole system.
+    pub(super) fn global_rps(&self) -> f64 {
+        self.limits.rate(&self.config, None).per_second()
+    }
+
     pub(super) fn put_limits_in_force(&mut self, record: LimitsRecord, now: Timestamp) {
         let was_adaptive = self.is_adaptive();
         self.limits = record;

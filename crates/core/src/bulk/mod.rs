@@ -35,6 +35,7 @@ pub mod config;
 pub mod congestion;
 pub mod dead;
 mod enqueue;
+pub mod estimate;
 mod flow;
 mod group;
 mod job;
@@ -44,6 +45,7 @@ mod limits;
 mod list;
 pub mod listing;
 mod order;
+mod paces;
 mod pair;
 mod pause;
 mod pick;
@@ -104,6 +106,7 @@ use crate::config::ConfigError;
 use crate::ids::{BatchId, GroupId, JobType, QueueId};
 use crate::limits::downstream::Downstream;
 use crate::limits::meter::Meter;
+use crate::limits::throughput::Throughput;
 use crate::time::{StoreClock, Timestamp};
 
 /// Changes that a waiter may want to know about.
@@ -259,7 +262,7 @@ impl Bulk {
             Command::ClaimAggregation(p) => Outcome::ClaimAggregation(self.claim_aggregation(p, now)),
             Command::FinishAggregation(p) => Outcome::FinishAggregation(self.finish_aggregation(p, now)),
             Command::ConfirmCompletion(p) => Outcome::ConfirmCompletion(self.confirm_completion(p)),
-            Command::Pause(p) => Outcome::Pause(self.pause(p)),
+            Command::Pause(p) => Outcome::Pause(self.pause(p, now)),
             Command::Resume(p) => Outcome::Resume(self.resume(p, now)),
             Command::Cancel(p) => Outcome::Cancel(self.cancel(p, now)),
             Command::ConfigureGroup(p) => Outcome::ConfigureGroup(self.configure_group(p, now)),
@@ -366,6 +369,8 @@ impl Bulk {
             rate: rate.in_windows(self.limiter.length()),
             per_group: limits.per_group,
             downstream: Downstream::default(),
+            throughput: Throughput::default(),
+            asked: Timestamp(0),
         });
         self.queue_slots.insert(name.clone(), queue);
         queue

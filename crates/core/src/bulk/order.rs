@@ -25,6 +25,8 @@ pub(super) struct FairOrder {
     /// they can be forgotten, because `max(tag, virtual time)` no longer depends on the tag.
     remembered: BTreeSet<(u64, Slot)>,
     next_turn: u64,
+    /// Of the flows in it, in thousandths.
+    weight: u64,
 }
 
 impl FairOrder {
@@ -40,15 +42,21 @@ impl FairOrder {
         self.places.values().copied()
     }
 
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
+    }
+
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
 
-    pub(super) fn insert(&mut self, flows: &mut Slab<Flow>, flow: Slot, key: i64) {
+    pub(super) fn insert(&mut self, flows: &mut Slab<Flow>, flow: Slot, key: i64, weight: u64) {
         self.next_turn += 1;
+        self.weight += weight;
         let entry = &mut flows[flow as usize];
         assert!(entry.place.is_none(), "a flow is in the order at most once");
         entry.place = Some((key, self.next_turn));
+        entry.weight = weight;
         self.places.insert(place((key, self.next_turn)), flow);
     }
 
@@ -56,6 +64,7 @@ impl FairOrder {
         let Some(taken) = flows[flow as usize].place.take() else {
             return;
         };
+        self.weight -= flows[flow as usize].weight;
         // Nearly always it is the first, which needs no comparison.
         if self.first() == Some(flow) {
             self.places.pop_first();

@@ -7,6 +7,7 @@ use super::list::Slot;
 use super::pick::UNHOLD_PER_CALL;
 use crate::limits::downstream::Downstream;
 use crate::limits::meter::Meter;
+use crate::limits::quota::Limit;
 use crate::limits::rate::Rate;
 use crate::time::Timestamp;
 
@@ -102,17 +103,21 @@ impl Bulk {
     }
 
     /// The group's own limits in this queue; where it has none, those of every group in it.
-    pub(super) fn pair_limit(&self, group: Slot, queue: u16) -> PairLimit {
+    pub(super) fn limit_in_queue(&self, group: Slot, queue: u16) -> Limit {
         let queue = &self.queues[usize::from(queue)];
         let own = &self.groups[group as usize].limits.queues;
-        let limit = match own.is_empty() {
+        match own.is_empty() {
             true => queue.per_group,
             false => own
                 .get(&queue.name)
                 .copied()
                 .unwrap_or_default()
                 .or(queue.per_group),
-        };
+        }
+    }
+
+    pub(super) fn pair_limit(&self, group: Slot, queue: u16) -> PairLimit {
+        let limit = self.limit_in_queue(group, queue);
         let length = self.limiter.length();
         PairLimit {
             rate: limit.rate.map(|rate| rate.in_windows(length)),

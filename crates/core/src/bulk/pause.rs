@@ -12,12 +12,13 @@ use super::refusal::Refusal;
 use crate::time::Timestamp;
 
 impl Bulk {
-    pub(super) fn pause(&mut self, p: PauseParams) -> Result<(), Refusal> {
+    pub(super) fn pause(&mut self, p: PauseParams, now: Timestamp) -> Result<(), Refusal> {
         match p.scope {
             Scope::Group(id) => {
                 let group = self.find_group(&id)?;
                 self.groups[group as usize].paused = true;
                 self.hold(group, Held::Paused);
+                self.rest_flows(group, now);
                 self.put_group(group);
             }
             Scope::Batch(group, id) => {

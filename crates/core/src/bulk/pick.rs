@@ -207,6 +207,7 @@ impl Bulk {
                 let job = &self.jobs[slot as usize];
                 if job.state == JobState::Delayed {
                     self.delayed.remove(&(job.at, job.seq, slot));
+                    entry.due.remove(job.at);
                 }
             }
             Spot::Finished => unreachable!("a finished job is in no flow"),

@@ -74,7 +74,7 @@ impl Bulk {
                 .map(|&batch| self.batches[batch as usize].id.clone())
                 .collect(),
             waiting_since: self.waiting_since(group),
-            estimate: self.estimate(counts.unfinished(), now),
+            estimate: self.group_estimate(slot, now),
         }
     }
 
@@ -89,13 +89,9 @@ impl Bulk {
         created.map(|seconds| Timestamp(u64::from(seconds) * 1_000))
     }
 
-    fn estimate(&self, pending: u64, now: Timestamp) -> congestion::Estimate {
-        congestion::estimate_completion(pending, self.per_group_limit(), self.limiter.length(), now)
-    }
-
     fn batch_view(&self, group: &GroupId, batch: &BatchId, now: Timestamp) -> Result<BatchView, Refusal> {
-        let batch = &self.batches[self.find_batch(group, batch)? as usize];
-        let pending = state_counts(self.groups[batch.group as usize].counts.map(u64::from)).unfinished();
+        let slot = self.find_batch(group, batch)?;
+        let batch = &self.batches[slot as usize];
         Ok(BatchView {
             group: group.clone(),
             id: batch.id.clone(),
@@ -110,7 +106,7 @@ impl Bulk {
             created_at: batch.created_at,
             finished_at: batch.finished_at,
             callback: batch.options.callback.clone(),
-            estimate: self.estimate(if batch.status.is_open() { pending } else { 0 }, now),
+            estimate: self.batch_estimate(slot, now),
         })
     }
 

@@ -70,6 +70,7 @@ impl Bulk {
     fn lose(&mut self, slot: Slot, started: Timestamp, now: Timestamp) {
         let flow = &self.flows[self.jobs[slot as usize].flow as usize];
         let (group, queue) = (flow.group, flow.queue);
+        self.refund_throughput(slot, started);
         self.queues[usize::from(queue)].downstream.lost(started, now);
         self.change_pair(group, queue, now, |pair| pair.lost(started, now));
     }

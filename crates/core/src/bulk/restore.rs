@@ -287,10 +287,11 @@ impl Restore {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let flow = &self.bulk.flows[job.flow as usize];
-        let (group, queue) = (flow.group, flow.queue);
+        let flow = job.flow as usize;
+        let (group, queue) = (self.bulk.flows[flow].group, self.bulk.flows[flow].queue);
         self.bulk.queues[usize::from(queue)].delayed += 1;
         let slot = self.insert_unfinished(job, head);
+        self.bulk.flows[flow].due.add(due);
         self.bulk.delayed.insert((due, head.seq, slot));
         if reason != DelayReason::Scheduled {
             self.bulk.groups[group as usize].congested += 1;

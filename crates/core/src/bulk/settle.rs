@@ -82,6 +82,9 @@ impl Bulk {
     fn observe(&mut self, slot: Slot, outcome: &JobOutcome, started: Timestamp, now: Timestamp) {
         let flow = &self.flows[self.jobs[slot as usize].flow as usize];
         let (group, queue) = (flow.group, flow.queue);
+        if !matches!(outcome, JobOutcome::Completed { .. } | JobOutcome::Failed { .. }) {
+            self.refund_throughput(slot, started);
+        }
         let cap = self.config.backpressure.max_retry_after_ms;
         let enabled = self.is_adaptive();
         let running = u64::from(self.groups[group as usize].count(JobState::Running));

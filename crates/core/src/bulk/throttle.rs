@@ -55,7 +55,8 @@ impl Bulk {
         job.state = JobState::Delayed;
         job.delay = reason;
         job.at = due;
-        let flow = &self.flows[job.flow as usize];
+        let flow = &mut self.flows[job.flow as usize];
+        flow.due.add(due);
         let (seq, group, queue) = (job.seq, flow.group, flow.queue);
         self.delayed.insert((due, seq, slot));
         self.queues[usize::from(queue)].delayed += 1;

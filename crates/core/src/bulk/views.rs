@@ -4,7 +4,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::command::{BatchCounts, BatchStatus, DeathReason, DelayReason, GroupLimits, JobSeq, Priority};
-use super::congestion::{CongestionLevel, Estimate};
+use super::congestion::CongestionLevel;
+pub use super::estimate::{Estimate, NoEstimate, Range};
 use super::job::JobState;
 pub use super::limits::{LimitChange, QueueLimits};
 use super::run::Progress;
@@ -148,6 +149,7 @@ pub struct GroupView {
     pub batches: Vec<BatchId>,
     /// When the job that would start next was accepted, in whole seconds; none if no job is in a flow.
     pub waiting_since: Option<Timestamp>,
+    /// When its unfinished jobs are finished.
     pub estimate: Estimate,
 }
 
@@ -170,7 +172,7 @@ pub struct BatchView {
     pub finished_at: Option<Timestamp>,
     /// The callback to call when it is decided.
     pub callback: Option<String>,
-    /// When the unfinished jobs of its group would be finished at the group's share.
+    /// When its unfinished jobs are finished.
     pub estimate: Estimate,
 }
 
@@ -311,15 +313,15 @@ pub struct FoundView {
     pub job: JobView,
 }
 
-/// What keeps a job from starting, nearest cause first, and when it should start.
+/// What keeps a job from starting, nearest cause first, and when it starts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Why {
     /// The state of the requested job, or of the group's next one. None if the group has no unfinished job.
     pub state: Option<JobState>,
     /// Empty if the job is running or finished.
     pub waits: Vec<Wait>,
-    /// An estimate; none if an operator has to act first (paused), or the job is running or finished.
-    pub starts_at: Option<Timestamp>,
+    /// When it starts, or why nobody knows. None if the job is running or finished.
+    pub starts: Option<Estimate>,
 }
 
 /// One cause for which a job waits.

@@ -1,9 +1,10 @@
-//! Why a job is not running: what holds it, nearest cause first, and when it should start.
+//! Why a job is not running: what holds it, nearest cause first, and when it starts.
 //!
 //! The state machine and stores that keep state elsewhere collect the same facts; [`why`] decides.
 
 use super::Bulk;
 use super::command::{DelayReason, Priority};
+use super::estimate::{Estimate, GroupPace, NoEstimate, start};
 use super::job::{Job, JobState, Spot};
 use super::limiter::WindowLimiter;
 use super::list::{BATCH, NIL, QUEUE, Slot};
@@ -35,6 +36,9 @@ pub struct WhyFacts {
     pub group: GroupFacts,
     pub window: WindowFacts,
     pub of_queue: QueueFacts,
+    /// How fast its group gets on, and the index of its flow there.
+    pub pace: GroupPace,
+    pub flow: usize,
 }
 
 /// A limit of its own that a group has, and its use.
@@ -114,7 +118,7 @@ pub fn nothing(state: Option<JobState>) -> Why {
     Why {
         state,
         waits: Vec::new(),
-        starts_at: None,
+        starts: None,
     }
 }
 
@@ -137,11 +141,11 @@ pub fn why(facts: &WhyFacts) -> Why {
     if facts.delayed.is_none() && !facts.batch_paused {
         held_in_flow(facts, &mut waits);
     }
-    let starts_at = (!facts.group_paused && !facts.batch_paused).then(|| starts_at(facts, &waits));
+    let starts = starts(facts, &waits);
     Why {
         state: Some(facts.state),
         waits,
-        starts_at,
+        starts: Some(starts),
     }
 }
 
@@ -201,8 +205,11 @@ fn held_in_flow(facts: &WhyFacts, waits: &mut Vec<Wait>) {
     }
 }
 
-/// When it should start: the earliest known time, plus one window for every share ahead of it.
-fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
+/// When it starts: not before what holds it ends, and not before the jobs ahead of it.
+fn starts(facts: &WhyFacts, waits: &[Wait]) -> Estimate {
+    if facts.group_paused || facts.batch_paused {
+        return Err(NoEstimate::Paused);
+    }
     let earliest = waits
         .iter()
         .filter_map(|wait| match wait {
@@ -214,16 +221,7 @@ fn starts_at(facts: &WhyFacts, waits: &[Wait]) -> Timestamp {
             _ => None,
         })
         .fold(facts.now, Timestamp::max);
-    let group = &facts.group;
-    let rates = [group.all.rate, group.in_queue.rate];
-    let own = rates.into_iter().flatten().map(|rate| rate.most).min();
-    let speed = group
-        .share
-        .min(own.unwrap_or(u64::MAX))
-        .min(facts.of_queue.limit)
-        .max(1);
-    let rounds = facts.ahead / speed;
-    earliest + Millis(rounds.saturating_mul(facts.window.length.0))
+    start(&facts.pace, facts.flow, facts.ahead, earliest)
 }
 
 impl Bulk {
@@ -302,6 +300,8 @@ impl Bulk {
                 room: self.limiter.room(),
                 ready: self.ready,
             },
+            flow: group.flows.iter().position(|&slot| slot == job.flow).unwrap_or(0),
+            pace: self.group_pace(flow.group, now),
             of_queue: QueueFacts {
                 limit: queue.allowed(window, now),
                 until: rate_facts(queue.rate, queue.meter).until,

@@ -157,6 +157,11 @@ impl Downstream {
         self.cut.map(|cut| cut * grown(self.growth))
     }
 
+    /// The mean time to an answer (ms).
+    pub fn round_trip(&self) -> f64 {
+        self.round_trip
+    }
+
     /// When the rate was last cut.
     pub fn cut_at(&self) -> Option<Timestamp> {
         (self.cut_at > 0.0).then_some(Timestamp(self.cut_at as u64))

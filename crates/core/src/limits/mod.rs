@@ -6,3 +6,4 @@ pub mod meter;
 pub mod quota;
 pub mod rate;
 pub mod start_rate;
+pub mod throughput;

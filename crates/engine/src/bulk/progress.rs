@@ -7,8 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tidegate_core::bulk::congestion::Estimate;
-use tidegate_core::bulk::views::{Query, View};
+use tidegate_core::bulk::views::{Estimate, Query, View};
 use tidegate_core::bulk::{BatchCounts, BatchStatus};
 use tidegate_core::ids::{BatchId, GroupId};
 use tidegate_store::bulk::{BulkStore, BulkStoreExt};

@@ -32,6 +32,9 @@ use crate::tasks::Tasks;
 /// Limit: outcomes that wait for the settler; further workers wait.
 const ANSWERS: usize = 4_096;
 
+/// Limit: an idle pool asks at least this often. Estimates take a queue in which nobody asks for one without workers.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
 /// Limit: how long shutdown waits for services that should end at once.
 const LAST_GRACE: Duration = Duration::from_secs(5);
 
@@ -214,7 +217,7 @@ impl BulkServiceBuilder {
                 running: TaskTracker::new(),
                 gate,
                 window: config.backpressure.window(),
-                patience: Duration::from_secs_f64(config.worker_pool.worker_timeout_sec),
+                patience: Duration::from_secs_f64(config.worker_pool.worker_timeout_sec).min(HEARTBEAT),
                 answers: answers.clone(),
                 outage: outage.clone(),
                 stop: stop.clone(),

@@ -107,7 +107,7 @@ pub(crate) async fn open(
             status = 200, description = "The batch.", body = Batch, example = json!({
                 "group": "acme", "id": "newsletter-7", "status": "RUNNING", "sealed": true, "paused": false, "cancelled": false,
                 "counts": {"total": 2, "success": 1, "failed": 0}, "errors": [], "createdAt": "2026-03-01T09:30:00.250Z",
-                "estimate": {"estimatedSeconds": 4, "estimatedAt": "2026-03-01T09:30:05.000Z"}
+                "estimate": {"earliestSeconds": 38, "latestSeconds": 46}
             })
         )
     )

@@ -64,10 +64,26 @@ pub(crate) fn batch_counts(counts: core::BatchCounts) -> api::BatchCounts {
     }
 }
 
-fn estimate(estimate: congestion::Estimate) -> api::Estimate {
-    api::Estimate {
-        estimated_seconds: estimate.seconds,
-        estimated_at: time(estimate.at),
+/// In whole seconds that contain the range.
+pub(crate) fn estimate(estimate: views::Estimate) -> api::Estimate {
+    match estimate {
+        Ok(range) => api::Estimate {
+            earliest_seconds: Some(range.earliest.0 / 1_000),
+            latest_seconds: Some(range.latest.0.div_ceil(1_000)),
+            unknown: None,
+        },
+        Err(why) => api::Estimate {
+            unknown: Some(no_estimate(why)),
+            ..api::Estimate::default()
+        },
+    }
+}
+
+fn no_estimate(why: views::NoEstimate) -> api::NoEstimate {
+    match why {
+        views::NoEstimate::Paused => api::NoEstimate::Paused,
+        views::NoEstimate::NoWorker => api::NoEstimate::NoWorker,
+        views::NoEstimate::NotMeasured => api::NoEstimate::NotMeasured,
     }
 }
 

@@ -4,16 +4,12 @@ use axum::extract::State;
 use tidegate_api::{JobState, Role, WaitReason, Why};
 use tidegate_core::bulk::views::{self, Query, View, Wait};
 use tidegate_core::ids::QueueId;
-use tidegate_core::time::Millis;
 
 use super::convert::{self, time};
 use crate::auth::Caller;
 use crate::extract::{Json, PathParams};
 use crate::problem::ApiResult;
 use crate::state::{App, group_id, job_id};
-
-/// A queue that no worker has polled for this long counts as one without workers.
-const RECENTLY: Millis = Millis(60_000);
 
 /// Explains why a job waits.
 ///
@@ -63,7 +59,9 @@ async fn why(app: &App, query: Query) -> ApiResult<Why> {
 }
 
 fn explain(app: &App, why: views::Why) -> Why {
-    let reasons: Vec<WaitReason> = why.waits.into_iter().map(|wait| reason(app, wait)).collect();
+    let no_worker = why.starts == Some(Err(views::NoEstimate::NoWorker));
+    let to_reason = |wait| reason(app, wait, no_worker);
+    let reasons: Vec<WaitReason> = why.waits.into_iter().map(to_reason).collect();
     let state = why.state.map(convert::state);
     // It is unknown when a worker polls, or when an operator enables the target.
     let stuck = |reason: &WaitReason| {
@@ -72,16 +70,19 @@ fn explain(app: &App, why: views::Why) -> Why {
             WaitReason::NoWorkers { .. } | WaitReason::TargetDisabled { .. }
         )
     };
-    let starts_at = why.starts_at.filter(|_| !reasons.iter().any(stuck));
+    let starts = match why.starts {
+        Some(Ok(_)) if reasons.iter().any(stuck) => Some(Err(views::NoEstimate::NoWorker)),
+        other => other,
+    };
     Why {
         text: text(state, &reasons),
         state,
         reasons,
-        starts_at: starts_at.map(time),
+        starts: starts.map(convert::estimate),
     }
 }
 
-fn reason(app: &App, wait: Wait) -> WaitReason {
+fn reason(app: &App, wait: Wait, no_worker: bool) -> WaitReason {
     match wait {
         Wait::Behind { jobs } => WaitReason::Behind { jobs },
         Wait::GroupPaused => WaitReason::GroupPaused,
@@ -110,12 +111,13 @@ fn reason(app: &App, wait: Wait) -> WaitReason {
             until: time(until),
         },
         Wait::ReadyFull { ready } => WaitReason::ReadyFull { ready },
-        Wait::Workers { queue } => workers(app, queue),
+        Wait::Workers { queue } => workers(app, queue, no_worker),
     }
 }
 
-/// The reason that concerns the queue's workers, as far as this process knows them.
-fn workers(app: &App, queue: QueueId) -> WaitReason {
+/// The reason that concerns the queue's workers. The store knows whether any has asked lately, of whatever process; how
+/// busy they are, this process knows.
+fn workers(app: &App, queue: QueueId, none: bool) -> WaitReason {
     if let Some(target) = app.targets.view(&queue) {
         let queue = queue.into();
         return match target.reason {
@@ -130,12 +132,11 @@ fn workers(app: &App, queue: QueueId) -> WaitReason {
             None => WaitReason::Turn { queue },
         };
     }
-    let pull = app.queues.of(&queue);
-    let polled_recently = pull.last.is_some_and(|last| app.now().since(last) <= RECENTLY);
+    let waiting = app.queues.of(&queue).waiting;
     let queue = queue.into();
-    match pull.waiting {
-        0 if polled_recently => WaitReason::WorkersBusy { queue, busy: 0 },
-        0 => WaitReason::NoWorkers { queue },
+    match waiting {
+        _ if none => WaitReason::NoWorkers { queue },
+        0 => WaitReason::WorkersBusy { queue, busy: 0 },
         _ => WaitReason::Turn { queue },
     }
 }

@@ -9,7 +9,8 @@ use tidegate_api::{
     Calls, OldestWait, Queue, Stats, StoreBackend, StoreState, Target, TargetState, Time, Workers,
 };
 use tidegate_core::bulk::config::Hold;
-use tidegate_core::bulk::congestion::{CongestionLevel, Estimate};
+use tidegate_core::bulk::congestion::CongestionLevel;
+use tidegate_core::bulk::estimate::Range;
 use tidegate_core::bulk::views::{CongestionState, Query, StateCounts, View};
 use tidegate_core::bulk::{
     AdmitParams, EnqueueParams, ExpireLeasesParams, GroupLimits, JobOutcome, LeaseParams, NewJob, Priority,
@@ -52,10 +53,7 @@ fn view(id: impl AsRef<str>, waiting: u64) -> GroupView {
         },
         batches: Vec::new(),
         waiting_since: None,
-        estimate: Estimate {
-            seconds: 0,
-            at: START,
-        },
+        estimate: Ok(Range::default()),
     }
 }
 

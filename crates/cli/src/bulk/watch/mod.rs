@@ -6,12 +6,12 @@ use std::collections::HashMap;
 
 use clap::Args;
 use futures_util::{StreamExt, stream};
-use tidegate_client::{Batch, BatchStatus, Client, Group, Stats};
+use tidegate_client::{Batch, BatchStatus, Client, Estimate, Group, Stats};
 
 use self::bars::{Bar, Bars};
 use crate::exit::Reported;
 use crate::remote::{Remote, say};
-use crate::table::{number, span, visible, word};
+use crate::table::{number, range, visible, word};
 
 /// Limit: batches followed at once, each with its own stream.
 const MAX_FOLLOWED: usize = 50;
@@ -107,9 +107,16 @@ fn state_of_batch(batch: &Batch) -> String {
     }
     let left = batch.counts.total > batch.counts.success + batch.counts.failed;
     if left && batch.status != BatchStatus::Paused && !batch.status.is_finished() {
-        parts.push(format!("{} left", span(batch.estimate.estimated_seconds)));
+        parts.push(time_left(&batch.estimate));
     }
     parts.join(", ")
+}
+
+fn time_left(estimate: &Estimate) -> String {
+    match estimate.unknown {
+        None => format!("{} left", range(estimate)),
+        Some(_) => range(estimate),
+    }
 }
 
 /// Follows the whole system until interrupted.
@@ -144,7 +151,7 @@ async fn system(remote: &Remote, client: &Client) -> anyhow::Result<()> {
             let bar = Bar {
                 done: *most - left,
                 total: *most,
-                text: format!("{} left", span(group.estimate.estimated_seconds)),
+                text: time_left(&group.estimate),
             };
             bars.show(&group.id, &bar);
         }

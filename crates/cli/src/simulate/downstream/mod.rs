@@ -3,7 +3,7 @@
 //! The real state machine calls modelled downstreams (`model`), and so do three other rules (`rules`): the queue's
 //! earlier one, AIMD as in TCP, and a fixed rate. Steady cases are measured from the 31st second on.
 
-mod model;
+pub(super) mod model;
 mod rules;
 
 use std::collections::VecDeque;

@@ -6,7 +6,7 @@ use tidegate_core::time::{Millis, Timestamp};
 
 /// The answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(in crate::simulate) enum Answer {
     Success,
     /// Too many calls, of everybody or of the caller's group.
     Throttled {
@@ -17,7 +17,7 @@ pub(super) enum Answer {
 
 /// What a downstream accepts.
 #[derive(Debug, Clone)]
-pub(super) enum Capacity {
+pub(in crate::simulate) enum Capacity {
     /// Calls per second, counted in aligned seconds or in any second.
     Rate { per_sec: f64, sliding: bool },
     /// Calls per aligned second, changed at a time (s).
@@ -29,34 +29,34 @@ pub(super) enum Capacity {
 }
 
 impl Capacity {
-    pub(super) fn aligned(per_sec: f64) -> Self {
+    pub(in crate::simulate) fn aligned(per_sec: f64) -> Self {
         Self::Rate {
             per_sec,
             sliding: false,
         }
     }
 
-    pub(super) fn sliding(per_sec: f64) -> Self {
+    pub(in crate::simulate) fn sliding(per_sec: f64) -> Self {
         Self::Rate {
             per_sec,
             sliding: true,
         }
     }
 
-    pub(super) fn step(before: f64, after: f64, at: u64) -> Self {
+    pub(in crate::simulate) fn step(before: f64, after: f64, at: u64) -> Self {
         Self::Step { before, after, at }
     }
 
-    pub(super) fn quota(calls: u64, period: Millis) -> Self {
+    pub(in crate::simulate) fn quota(calls: u64, period: Millis) -> Self {
         Self::Quota { calls, period }
     }
 
-    pub(super) fn tenant(per_sec: f64, all: f64) -> Self {
+    pub(in crate::simulate) fn tenant(per_sec: f64, all: f64) -> Self {
         Self::Tenant { per_sec, all }
     }
 
     /// Calls per second that are accepted this long after the start.
-    pub(super) fn per_second(&self, elapsed: Millis) -> f64 {
+    pub(in crate::simulate) fn per_second(&self, elapsed: Millis) -> f64 {
         match *self {
             Self::Rate { per_sec, .. } => per_sec,
             Self::Step { before, at, .. } if elapsed.0 < at * 1_000 => before,
@@ -68,7 +68,7 @@ impl Capacity {
 }
 
 #[derive(Debug)]
-pub(super) struct Model {
+pub(in crate::simulate) struct Model {
     capacity: Capacity,
     start: Timestamp,
     /// When the last calls were accepted.
@@ -76,7 +76,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) fn new(capacity: Capacity, start: Timestamp) -> Self {
+    pub(in crate::simulate) fn new(capacity: Capacity, start: Timestamp) -> Self {
         Self {
             capacity,
             start,
@@ -84,7 +84,7 @@ impl Model {
         }
     }
 
-    pub(super) fn call(&mut self, group: usize, now: Timestamp) -> Answer {
+    pub(in crate::simulate) fn call(&mut self, group: usize, now: Timestamp) -> Answer {
         let (most, period, sliding, of_group) = match self.capacity {
             Capacity::Rate { per_sec, sliding } => (per_sec as usize, Millis(1_000), sliding, false),
             Capacity::Step { .. } => {

@@ -198,7 +198,7 @@ async fn a_target_that_is_gone_is_disabled_and_loses_nothing(backend: Backend) {
         "TARGET_DISABLED",
         "{why}"
     );
-    assert!(why.get("startsAt").is_none());
+    assert_eq!(why["starts"]["unknown"], "NO_WORKER");
     assert_eq!(receiver.received().len(), 1);
     running
         .did("/v1/targets/mailer/enable", json!({ "why": "it is back" }))

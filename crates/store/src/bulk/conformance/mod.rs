@@ -16,6 +16,7 @@ pub mod cost;
 pub mod dead;
 pub mod delayed;
 pub mod downstream;
+pub mod estimates;
 pub mod fair_order;
 pub mod group_limits;
 mod harness;
@@ -416,6 +417,19 @@ tidegate_testkit::conformance! {
         a_strict_share_rises_with_the_limit,
         answers_follow_the_limit_in_effect,
         a_raised_limit_signals_for_work,
+    }
+    estimates {
+        a_group_is_done_when_its_queue_says,
+        a_rate_is_believed_until_it_is_measured,
+        a_newcomer_gets_its_share,
+        a_heavier_group_is_done_sooner,
+        a_low_priority_waits_for_the_high_one,
+        a_batch_does_not_wait_for_later_ones,
+        scheduled_jobs_are_not_done_before_their_time,
+        a_run_that_came_to_nothing_is_no_progress,
+        where_nobody_knows_the_answer_says_why,
+        a_single_worker_is_measured,
+        a_store_that_is_asked_changes_nothing,
     }
     why {
         a_job_that_nothing_holds_waits_for_workers,

@@ -36,6 +36,7 @@ local function schedule(J, run_at)
   set_waiting(g, J)
   J.state, J.delay, J.at, J.text = DELAYED, DELAY.SCHEDULED, run_at, ''
   zput(K.delayed, padded(J.seq), run_at)
+  throughput.due(g.flows[J.queue .. ':' .. J.v], run_at)
   M.queues[J.queue].dl = M.queues[J.queue].dl + 1
   shift(g, WAITING, DELAYED)
   notify_timer = true
@@ -55,6 +56,10 @@ local function reprioritise(J, priority)
   J.v, J.dirty = priority, true
   J.blob = string.sub(J.blob, 1, 13) .. string.char(flags - flags % 4 + priority - 1) .. string.sub(J.blob, 15)
   call('HSET', K.job, J.seq, J.blob)
+  if elsewhere and J.state == DELAYED then
+    throughput.undue(old, J.at)
+    throughput.due(new, J.at)
+  end
   flow_loses(g, old)
   if not elsewhere then push_returned(g, new, J) end
 end

@@ -115,6 +115,9 @@ end
 local feedback = {}
 function feedback.outcome(J, g, outcome, time, used)
   local index, queue, started = J.queue, M.queues[J.queue], J.started
+  if outcome ~= 'd' and outcome ~= 'b' and outcome ~= 'f' then
+    throughput.back(queue, g.flows[index .. ':' .. J.v], started)
+  end
   if outcome == 'x' then
     downstream.release(queue.d)
     pair.change(g, index, downstream.release)
@@ -144,11 +147,14 @@ end
 function feedback.plain(index, started) downstream.answered(M.queues[index].d, started) end
 -- A lease ended without an answer: if the call was a probe, another one follows.
 function feedback.lost(J, g)
+  throughput.back(M.queues[J.queue], g.flows[J.queue .. ':' .. J.v], J.started)
   downstream.lost(M.queues[J.queue].d, J.started)
   pair.change(g, J.queue, downstream.lost, J.started)
 end
--- A job of the group starts in the queue.
-function feedback.start(index, g)
+feedback.leased = throughput.leased
+-- A job of the group starts in the queue, from this flow.
+function feedback.start(index, g, flow)
+  throughput.starts(flow)
   downstream.start(M.queues[index].d, 1)
   local p = pair.make(g, index)
   p.run = p.run + 1

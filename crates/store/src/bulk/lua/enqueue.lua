@@ -137,6 +137,7 @@ for i = 1, count do
       delayed = delayed + 1
       M.queues[flow.l].dl = M.queues[flow.l].dl + 1
       zput(K.delayed, padded(seq), run)
+      throughput.due(flow, run)
       call('HSET', K.state, seq, struct.pack(STATE, DELAYED, NOWHERE, 0, 0, 0, 0, run, DELAY.SCHEDULED, 0, 0, 0)
         .. runs.none)
       notify_timer = true

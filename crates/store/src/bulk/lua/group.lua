@@ -191,6 +191,7 @@ local function insert_flow(g, flow)
   settle_tag(flow)
   local o = order_of(flow)
   o.turn, o.len, o.w = o.turn + 1, o.len + 1, o.w + 1048576 / g.step
+  throughput.enters(o, g, flow)
   if C.score then
     local waiting = flow.nr + flow.nt + flow.nf
     flow.pk = flow.since + g.bp + floor(C.alpha * min(1, flow.served / max(1, waiting)))
@@ -214,6 +215,7 @@ local function leave_order(flow)
     flow.pk, flow.pt = nil, nil
     local o = order_of(flow)
     o.len = o.len - 1
+    throughput.leaves(o, flow)
     o.w = o.len > 0 and max(0, o.w - 1048576 / owner[flow].step) or 0
   end
 end
@@ -374,9 +376,10 @@ end
 local function queue_for(name)
   local i = queue_named(name)
   if i then return i end
-  local order = function() return { vt = 0, turn = 0, len = 0, w = 0, rem = 0, ep = 0, base = 0 } end
+  local order = function() return { vt = 0, turn = 0, len = 0, w = 0, pw = 0, rem = 0, ep = 0, base = 0 } end
   M.queues[#M.queues + 1] = {
     n = name, c = { 0, 0, 0 }, r = 0, mt = { w = 0, n = 0 }, gr = 0, run = 0, un = 0, dl = 0, d = downstream.new(), hp = 0,
+    m = throughput.new(), asked = 0,
     o = { order(), order(), order() },
   }
   return #M.queues
@@ -400,7 +403,8 @@ local function flow_for(g, queue, priority)
   local flow = g.flows[k]
   if flow then return flow end
   if not has_jobs_in(g, queue) then M.queues[queue].gr = M.queues[queue].gr + 1 end
-  flow = { k = k, l = queue, v = priority, tag = 0, since = 0, served = 0, un = 0, nr = 0, nt = 0, nf = 0 }
+  flow = { k = k, l = queue, v = priority, tag = 0, since = 0, served = 0, un = 0, nr = 0, nt = 0, nf = 0,
+    dn = 0, ds = 0, dl = 0, m = throughput.new() }
   local o = M.queues[queue].o[priority]
   flow.ep = o.ep
   if o.rem > 0 then

@@ -172,6 +172,7 @@ local function detach(J)
     end
   elseif sp == NOWHERE and J.state == DELAYED then
     zdrop(K.delayed, padded(J.seq))
+    throughput.undue(flow, J.at)
   end
   if sp ~= NOWHERE then
     J.n = (J.n + 1) % 65536
@@ -202,6 +203,7 @@ local function delay(g, J, due, reason)
   J.state, J.delay, J.at, J.dirty, J.sp, J.text = DELAYED, reason, due, true, NOWHERE, ''
   zput(K.delayed, padded(J.seq), due)
   M.queues[J.queue].dl = M.queues[J.queue].dl + 1
+  throughput.due(g.flows[J.queue .. ':' .. J.v], due)
   congest(g)
   shift(g, RUNNING, DELAYED)
   notify_timer = true

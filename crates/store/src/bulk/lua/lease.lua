@@ -113,7 +113,7 @@ while not stop do
   J.started, J.owner, J.req, J.progress = now, who, request, ''
   queue.run = queue.run + 1
   if granted then granted = granted - 1 end
-  feedback.start(index, g)
+  feedback.start(index, g, flow)
   pace.charge(g, index, J.cost)
   -- As shift does; a start makes no group active or idle.
   of_group[from], of_group[RUNNING] = of_group[from] - 1, of_group[RUNNING] + 1
@@ -125,4 +125,5 @@ while not stop do
   M.most = max(M.most, M.mt.n)
   hand_out(J, a, g, kind)
 end
+feedback.leased(queue, count, stop)
 return { flush(), stop, till, granted or 0, of, out, queue.r, standing_weight(queue) }

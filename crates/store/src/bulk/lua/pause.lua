@@ -9,6 +9,7 @@ if not g then return { nothing(), 'no group' } end
 if id == '' then
   g.paused = true
   hold(g, 'P')
+  throughput.rest(g)
 else
   local a = find_batch(g, id)
   if not a then return { nothing(), 'no batch' } end

@@ -76,8 +76,11 @@ local function plain_starts(index, queue, most, who, out, of)
     local tag, h = flow.tag, heaps[place_of(index, priority)]
     if tag > o.vt then o.vt = tag end
     flow.tag, flow.since, flow.served = tag + g.step, now, flow.served + 1
+    throughput.starts(flow)
     if flow.nf > 0 then
       o.turn = o.turn + 1
+      throughput.leaves(o, flow)
+      throughput.enters(o, g, flow)
       flow.pk, flow.pt = flow.tag, o.turn
       local top = h[1]
       top[1], top[2] = flow.pk, flow.pt

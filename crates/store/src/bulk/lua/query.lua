@@ -6,9 +6,9 @@
 --   group, limit, congestion: group; batch: group, batch; job: group, job
 --   jobs: group, batch, after this job's number or "", maximum
 --   history: group, maximum entries
--- RETURNS  the time (ms), the share of a group and the end of the window (ms), then the view; pages end with 1 if
---   there are more; or no group, no batch, no job or cursor lost
--- BOUND  the maximum, and for each group its batches and flows; 100,000 job numbers for a page of jobs; 10,000
+-- RETURNS  the time (ms), the share of a group, the end of the window (ms) and the queues that estimates need, then the
+--   view; pages end with 1 if there are more; or no group, no batch, no job or cursor lost
+-- BOUND  the maximum, and for each group its batches and flows; 64 flows of each order for estimates, a hundred batches; 100,000 job numbers for a page of jobs; 10,000
 --   congested groups for a summary; 10,000 stale entries per flow
 local what = next_arg()
 
@@ -27,7 +27,7 @@ local function group_view(g)
     of_group[i] = get_batch(tonumber(seq)).id
   end
   return { g.id, g.bp, g.lt or '', g.paused and 1 or 0, g.held and 1 or 0, is_active(g) and 1 or 0,
-    g.c, of_group, waiting_since(g), g.seq }
+    g.c, of_group, waiting_since(g), group_pace(g), g.seq }
 end
 local function job_view(J)
   return view_of(J, get_batch(J.a))
@@ -44,7 +44,7 @@ local function page(view)
   for i = 1, min(most, #seqs) do out[i] = view(get_group(tonumber(seqs[i]))) end
   return out, #seqs > most and 1 or 0
 end
-local common = { now, per_group_limit(), window_end() }
+local common = { now, per_group_limit(), window_end(), paces }
 
 if what == 'groups' then
   local items, more = page(group_view)
@@ -80,7 +80,7 @@ elseif what == 'batch' then
   if not a then return { 'no batch' } end
   return { common, a.id, a.status, a.sealed and 1 or 0, a.paused and 1 or 0, g.paused and 1 or 0,
     a.cancelled and 1 or 0, a.c, a.err,
-    a.cr, a.fin or -1, g.c, call('HGET', K.summary, a.seq), a.cb or '' }
+    a.cr, a.fin or -1, call('HGET', K.summary, a.seq), a.cb or '', a.un, group_pace(g), batches_before(g, a) }
 elseif what == 'job' then
   local seq = call('HGET', names.ids(int(g.seq)), next_arg())
   local J = seq and get_job(tonumber(seq))

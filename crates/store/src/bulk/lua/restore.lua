@@ -76,6 +76,7 @@ local function restore_unfinished(J, a, g, state, at, reason)
     J.state, J.sp, J.at, J.delay, J.dirty = DELAYED, NOWHERE, at, reason, true
     zput(K.delayed, padded(J.seq), at)
     M.queues[J.queue].dl = M.queues[J.queue].dl + 1
+    throughput.due(flow, at)
     if reason ~= DELAY.SCHEDULED then congest(g) end
     shift(g, nil, DELAYED)
     return

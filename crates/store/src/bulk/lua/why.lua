@@ -3,7 +3,7 @@
 -- KEYS  <prefix>{<shard>}:meta
 -- ARGV  as base.lua, then: group, job or ""
 -- RETURNS  the facts that the core decides by, or only the state (0: none) if nothing holds it; or no group or no job
--- BOUND  inspected jobs are capped as in the core: 100,000 for a position or a due time (numbers only), a thousand
+-- BOUND  64 flows of each order for estimates; inspected jobs are capped as in the core: 100,000 for a position or a due time (numbers only), a thousand
 --   per flow for one that may start; ready is searched completely
 local MAX_INSPECTIONS, INSPECTIONS_PER_FLOW = 100000, 1000
 local group_id, id = next_arg(), next_arg()
@@ -16,7 +16,7 @@ local function queue_allowed(queue)
   local sustained = downstream.rate(queue.d)
   return sustained and min(own, floor(max(sustained * C.window / 1000.0, 1.0))) or own
 end
-local common = { now, per_group_limit(), window_end() }
+local common = { now, per_group_limit(), window_end(), paces }
 local function flag(b) return b and 1 or 0 end
 
 -- A limit of the group's own and its use: starts in this window, ready, running; what its rate allows in this window or
@@ -27,11 +27,13 @@ local function own(m, ready, run, rps, most)
 end
 local function facts_of(J, flow, batch_paused, ahead)
   local queue, p = M.queues[flow.l], pair.any(g, flow.l)
+  -- Before the rates of this copy grow.
+  local of_group = group_pace(g)
   return { common, J.state, queue.n, flag(g.paused), flag(batch_paused), J.at, J.delay, ahead,
     own(g.mt, g.c[READY], g.c[RUNNING], g.lr, g.lm),
     own(p or { w = 0, n = 0 }, p and p.rdy or 0, p and p.run or 0, pair.limit(g, flow.l)), flag(C.strict),
     meter.till(M.mt, C.rps), rate.window(), window_room(), M.ready, queue_allowed(queue), meter.till(queue.mt, configured(queue)),
-    meter.at(queue.mt, configured(queue)), queue.r, C.ready_max, queue.run, running.most(queue) or -1 }
+    meter.at(queue.mt, configured(queue)), queue.r, C.ready_max, queue.run, running.most(queue) or -1, of_group, flow.l, flow.v }
 end
 
 -- How many jobs are ahead of an entry of a list. Stale entries do not count.

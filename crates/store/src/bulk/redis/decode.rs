@@ -1,6 +1,7 @@
 //! Decodes script replies to outcomes.
 
-use tidegate_core::bulk::congestion::{Backoff, CongestionLevel, estimate_completion};
+use tidegate_core::bulk::congestion::{Backoff, CongestionLevel};
+use tidegate_core::bulk::estimate::{Range, finish, part_until};
 use tidegate_core::bulk::views::*;
 use tidegate_core::bulk::*;
 use tidegate_core::ids::{BatchId, GroupId};
@@ -8,6 +9,7 @@ use tidegate_core::time::{Millis, Timestamp};
 use tidegate_redis::Items;
 
 use super::blob::Blob;
+use super::paces::{self, Paces};
 use crate::StoreError;
 use crate::bulk::LeasedJob;
 
@@ -363,13 +365,14 @@ pub(super) fn aggregation(one: &mut Items) -> StoreResult<Aggregation> {
     })
 }
 
-/// What every view may need: the time, the share of a group, the end of the window.
-#[derive(Debug, Clone, Copy)]
+/// What every view may need: the time, the share of a group, the end of the window, the queues of estimates.
+#[derive(Debug, Clone)]
 pub(super) struct Common {
     pub(super) now: Timestamp,
     pub(super) per_group_limit: u64,
     pub(super) window_ends: Timestamp,
     pub(super) window: Millis,
+    pub(super) paces: Paces,
 }
 
 impl Common {
@@ -380,11 +383,8 @@ impl Common {
             per_group_limit: common.unsigned()?,
             window_ends: common.time()?,
             window,
+            paces: Paces::read(common.items()?, window)?,
         })
-    }
-
-    fn estimate(&self, pending: u64) -> congestion::Estimate {
-        estimate_completion(pending, self.per_group_limit, self.window, self.now)
     }
 }
 
@@ -426,7 +426,7 @@ pub(super) fn group_view(one: &mut Items, common: &Common) -> StoreResult<(Group
         counts,
         batches,
         waiting_since: one.maybe()?.map(Timestamp),
-        estimate: common.estimate(counts.unfinished()),
+        estimate: finish(&common.paces.group(one.items()?, common.now)?, 1.0),
     };
     Ok((view, one.unsigned()?))
 }
@@ -440,7 +440,18 @@ pub(super) fn batch_view(mut items: Items, group: &GroupId, common: &Common) -> 
     let errors = texts(items.items()?)?;
     let created_at = items.time()?;
     let finished_at = items.maybe()?.map(Timestamp);
-    let pending = state_counts(items.items()?)?.unfinished();
+    let (summary, callback) = (items.maybe_bytes()?, items.maybe_text()?);
+    let unfinished = items.unsigned()?;
+    let pace = common.paces.group(items.items()?, common.now)?;
+    let (last, before) = paces::before(items.items()?)?;
+    let estimate = match unfinished {
+        0 => Ok(Range::default()),
+        _ if paused => Err(NoEstimate::Paused),
+        _ => {
+            let of_group = pace.flows.iter().map(|flow| flow.unfinished).sum();
+            finish(&pace, part_until(&before, last, of_group))
+        }
+    };
     Ok(BatchView {
         group: group.clone(),
         id,
@@ -451,11 +462,11 @@ pub(super) fn batch_view(mut items: Items, group: &GroupId, common: &Common) -> 
         cancelled,
         counts,
         errors,
-        summary: items.maybe_bytes()?,
+        summary,
         created_at,
         finished_at,
-        callback: items.maybe_text()?,
-        estimate: common.estimate(if status.is_open() { pending } else { 0 }),
+        callback,
+        estimate,
     })
 }
 

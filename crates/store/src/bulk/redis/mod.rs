@@ -19,6 +19,7 @@ mod jobs;
 mod keys;
 mod known;
 mod limits;
+mod paces;
 mod run_log;
 mod scripts;
 mod settings;

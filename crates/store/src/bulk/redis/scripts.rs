@@ -8,7 +8,7 @@ const BEGIN: &str = "begin(keys, args)";
 const ALONE: &str = "KEYS, ARGV, call = keys, args, redis.call";
 
 library! {
-    part "bulk", files "../lua/", shared ["base", "rate", "downstream", "group", "batch", "congestion", "job", "pick", "move", "plain"];
+    part "bulk", files "../lua/", shared ["base", "rate", "downstream", "throughput", "group", "batch", "congestion", "job", "pick", "move", "plain"];
     OPEN: Write ALONE "open" after "rates";
     GRANT: Write ALONE "grant" after "rates";
     ADOPT_RATES: Write ALONE "adopt_rates" after "rates";
@@ -36,11 +36,11 @@ library! {
     DROP_FINISHED: Write BEGIN "drop_finished" after "dropping";
     SNAPSHOT_CONGESTION: Write BEGIN "snapshot_congestion";
     RESET_STATS: Write BEGIN "reset_stats";
-    QUERY: Read BEGIN "query" after "oldest";
+    QUERY: Read BEGIN "query" after "oldest" "paces";
     JOBS: Read BEGIN "jobs";
     BACKLOG: Read BEGIN "backlog" after "oldest";
     DEAD: Read BEGIN "dead";
-    WHY: Read BEGIN "why";
+    WHY: Read BEGIN "why" after "paces";
     QUEUES: Read BEGIN "queues";
     LIMITS: Read BEGIN "limits" after "rates";
     OVERVIEW: Read ALONE "overview";

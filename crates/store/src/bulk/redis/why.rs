@@ -66,6 +66,34 @@ fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts>
     let (group_paused, batch_paused) = (items.flag()?, items.flag()?);
     let (at, reason) = (time(items.unsigned()?), decode::delay_reason(items.int()?)?);
     let is_delayed = state == tidegate_core::bulk::JobState::Delayed;
+    let ahead = items.unsigned()?;
+    let group = GroupFacts {
+        all: own(&mut items.items()?)?,
+        in_queue: own(&mut items.items()?)?,
+        share: common.per_group_limit,
+        share_is_strict: items.flag()?,
+    };
+    let window = WindowFacts {
+        length: common.window,
+        ends: common.window_ends,
+        until: items.time()?,
+        limit: items.unsigned()?,
+        room: items.unsigned()?,
+        ready: items.unsigned()?,
+    };
+    let of_queue = QueueFacts {
+        limit: items.unsigned()?,
+        until: items.time()?,
+        started: items.unsigned()?,
+        ready: items.unsigned()?,
+        ready_max: items.unsigned()?,
+        running: items.unsigned()?,
+        max_running: items.maybe()?,
+    };
+    let pace = common.paces.group(items.items()?, common.now)?;
+    let flow = common
+        .paces
+        .position(&pace, items.unsigned()?, items.unsigned()?)?;
     Ok(WhyFacts {
         now: common.now,
         state,
@@ -73,29 +101,11 @@ fn facts(state: i64, mut items: Items, common: &Common) -> StoreResult<WhyFacts>
         group_paused,
         batch_paused,
         delayed: is_delayed.then_some((at, reason)),
-        ahead: items.unsigned()?,
-        group: GroupFacts {
-            all: own(&mut items.items()?)?,
-            in_queue: own(&mut items.items()?)?,
-            share: common.per_group_limit,
-            share_is_strict: items.flag()?,
-        },
-        window: WindowFacts {
-            length: common.window,
-            ends: common.window_ends,
-            until: items.time()?,
-            limit: items.unsigned()?,
-            room: items.unsigned()?,
-            ready: items.unsigned()?,
-        },
-        of_queue: QueueFacts {
-            limit: items.unsigned()?,
-            until: items.time()?,
-            started: items.unsigned()?,
-            ready: items.unsigned()?,
-            ready_max: items.unsigned()?,
-            running: items.unsigned()?,
-            max_running: items.maybe()?,
-        },
+        ahead,
+        group,
+        window,
+        of_queue,
+        pace,
+        flow,
     })
 }

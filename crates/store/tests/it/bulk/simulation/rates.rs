@@ -1,6 +1,6 @@
 //! Operators who change rates at run time, and users who ask why their jobs wait.
 
-use tidegate_core::bulk::views::{LimitsView, Query, View, Wait, Why};
+use tidegate_core::bulk::views::{LimitsView, NoEstimate, Query, View, Wait, Why};
 use tidegate_core::bulk::{
     ConfigureLimitsParams, GroupLimits, JobState, LimitsRecord, Set, SetLimit, SetQueueLimits,
 };
@@ -211,6 +211,7 @@ fn check(why: &Why, group_paused: bool) {
     let paused = |wait: &Wait| matches!(wait, Wait::GroupPaused | Wait::BatchPaused);
     let paused = why.waits.iter().any(paused);
     assert_eq!(why.waits.is_empty(), rests, "{why:?}");
-    assert_eq!(why.starts_at.is_none(), rests || paused, "{why:?}");
+    assert_eq!(why.starts.is_none(), rests, "{why:?}");
+    assert!(!paused || why.starts == Some(Err(NoEstimate::Paused)), "{why:?}");
     assert!(rests || paused || !group_paused, "{why:?}");
 }
