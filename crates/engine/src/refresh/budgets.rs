@@ -156,7 +156,7 @@ mod tests {
         TargetId::new(name).unwrap()
     }
 
-    fn store(targets: &[&str]) -> Arc<dyn RefreshStore> {
+    fn store(targets: &[&str], clock: &Arc<ManualClock>) -> Arc<dyn RefreshStore> {
         let settings = RefreshSettings {
             budgets: targets
                 .iter()
@@ -164,11 +164,7 @@ mod tests {
                 .collect(),
             ..RefreshSettings::default()
         };
-        let clock = Arc::new(ManualClock::at(NOW));
-        let store = ModelRefreshStore::new(settings, clock.clone()).unwrap();
-        // A budget has no tokens when it is made.
-        clock.advance(Millis(1_000));
-        Arc::new(store)
+        Arc::new(ModelRefreshStore::new(settings, clock.clone()).unwrap())
     }
 
     fn budgets(store: &Arc<dyn RefreshStore>) -> Budgets {
@@ -178,14 +174,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_reading_shows_what_the_store_has_and_a_lifted_hold_at_once() {
-        let (store, api) = (store(&["api"]), target("api"));
+        let clock = Arc::new(ManualClock::at(NOW));
+        let (store, api) = (store(&["api"], &clock), target("api"));
         let budgets = budgets(&store);
         assert_eq!(budgets.of(&api), None);
+        // A new budget has no tokens yet.
+        store.take(&api, Priority::High, 1).await.unwrap();
+        clock.advance(Millis(2_000));
         store.take(&api, Priority::High, 1).await.unwrap();
         store.hold(&api, Millis(60_000)).await.unwrap();
-        budgets
-            .read(std::slice::from_ref(&api), &ManualClock::at(NOW))
-            .await;
+        budgets.read(std::slice::from_ref(&api), &*clock).await;
         let seen = budgets.of(&api).unwrap();
         assert_eq!(seen.view.day_used, 1);
         assert!(seen.view.hold_until > seen.at);
@@ -197,21 +195,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_reading_ends_the_round_and_keeps_what_was_read() {
-        let (with_both, with_one) = (store(&["api", "mail"]), store(&["mail"]));
+        let clock = Arc::new(ManualClock::at(NOW));
+        let (with_both, with_one) = (store(&["api", "mail"], &clock), store(&["mail"], &clock));
         let (api, mail) = (target("api"), target("mail"));
         let mut budgets = budgets(&with_both);
-        budgets
-            .read(&[api.clone(), mail.clone()], &ManualClock::at(NOW))
-            .await;
+        budgets.read(&[api.clone(), mail.clone()], &*clock).await;
         assert!(!budgets.is_unavailable());
         let before = (budgets.of(&api), budgets.of(&mail));
         budgets.store = with_one;
-        budgets
-            .read(&[api.clone(), mail.clone()], &ManualClock::at(NOW))
-            .await;
+        budgets.read(&[api.clone(), mail.clone()], &*clock).await;
         assert!(budgets.is_unavailable());
         assert_eq!((budgets.of(&api), budgets.of(&mail)), before);
-        budgets.read(&[mail], &ManualClock::at(NOW)).await;
+        budgets.read(&[mail], &*clock).await;
         assert!(!budgets.is_unavailable());
     }
 }

@@ -413,5 +413,7 @@ pub async fn a_group_at_its_limit_in_a_queue_says_which(backend: &dyn Backend) {
         panic!("{why:?}");
     };
     assert!(until > q.now() + Millis(1_000) && until <= q.now() + Millis::from_secs(3_602));
-    assert!(why.starts >= Some(until), "{why:?}");
+    // With shards, nobody has asked the group's own one for work yet.
+    let unknown = q.shards > 1;
+    assert!(why.starts.map_or(unknown, |starts| starts >= until), "{why:?}");
 }
