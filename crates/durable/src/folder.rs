@@ -9,7 +9,7 @@ use crate::disk::Table;
 use crate::fjall_disk::FjallDisk;
 
 /// The format of the folder. Every later version reads it or migrates it.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 
 const MARK: &str = "FORMAT";
 

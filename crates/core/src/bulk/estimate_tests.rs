@@ -1,3 +1,5 @@
+//! Estimates of a group in one queue, with what was measured there.
+
 use super::*;
 
 const NOW: Timestamp = Timestamp(1_706_000_100_000);

@@ -9,8 +9,8 @@ use crate::support::command;
 const STREAM: &str = r#"{"header":{"tidegateExport":2}}
 {"group":{"seq":1,"id":"Ä {b}","basePriority":-1000000,"paused":true,"limits":{"all":{"rate":"5/s","max_running":null},"queues":{"mail":{"rate":"30/min","max_running":2}}},"createdAt":1706000000000}}
 {"batch":{"seq":2,"group":1,"id":"spring","options":{"failureThresholdPercent":50,"keepResults":true,"callback":null},"status":"COMPLETED","sealed":true,"paused":false,"cancelled":false,"cancelFence":0,"implicit":false,"createdAt":1706000000001,"finishedAt":1706000000900,"counts":{"total":2,"success":1,"failed":1},"errors":["no such mailbox"],"summary":{"hex":"ff00"},"confirmed":true}}
-{"job":{"job":{"seq":3,"batch":2,"id":"done","kind":"SEND","priority":"NORMAL","createdAt":1706000000002,"runAt":null,"expiresAt":null,"payload":{"text":"{}"}},"state":{"attempts":0,"throttles":0,"fence":0,"expires":false,"state":{"COMPLETED":{"at":1706000000800,"result":{"text":"sent"}}}}}}
-{"job":{"job":{"seq":4,"batch":2,"id":"dead","kind":"SEND","priority":"HIGH","createdAt":1706000000002,"runAt":null,"expiresAt":null,"payload":{"hex":"ff"}},"state":{"attempts":2,"throttles":1,"fence":0,"expires":false,"state":{"DEAD":{"at":1706000000800,"reason":"FAILED","error":"no such mailbox"}}}}}
+{"job":{"job":{"seq":3,"batch":2,"id":"done","kind":"SEND","priority":"NORMAL","createdAt":1706000000002,"runAt":null,"expiresAt":null,"cost":1,"payload":{"text":"{}"}},"state":{"attempts":0,"throttles":0,"runs":0,"fence":0,"priority":"NORMAL","cancelled":false,"expires":false,"state":{"COMPLETED":{"at":1706000000800,"startedAt":1706000000700,"worker":"pull","result":{"text":"sent"}}}}}}
+{"job":{"job":{"seq":4,"batch":2,"id":"dead","kind":"SEND","priority":"HIGH","createdAt":1706000000002,"runAt":null,"expiresAt":null,"cost":1,"payload":{"hex":"ff"}},"state":{"attempts":2,"throttles":1,"runs":0,"fence":0,"priority":"HIGH","cancelled":false,"expires":false,"state":{"DEAD":{"at":1706000000800,"reason":"FAILED","error":"no such mailbox"}}}}}
 {"end":{"groups":1,"batches":1,"jobs":2}}
 "#;
 

@@ -376,7 +376,7 @@ async fn an_unknown_format_is_refused_and_left_alone() {
     for other in [1, 99] {
         std::fs::write(folder.path().join("FORMAT"), format!("tidegate {other}\n")).unwrap();
         let refused = at(folder.path()).unwrap_err().to_string();
-        let expected = format!("has format {other}, this program reads format 3");
+        let expected = format!("has format {other}, this program reads format 4");
         assert!(refused.contains(&expected), "{refused}");
     }
 }
