@@ -157,6 +157,13 @@ fn text(state: Option<JobState>, reasons: &[WaitReason]) -> String {
     text
 }
 
+fn starts(limit: &u64) -> String {
+    match limit {
+        1 => "1 start per window".to_owned(),
+        _ => format!("{limit} starts per window"),
+    }
+}
+
 fn sentence(reason: &WaitReason) -> String {
     match reason {
         WaitReason::Behind { jobs: 1 } => "behind one job of its group".into(),
@@ -174,10 +181,13 @@ fn sentence(reason: &WaitReason) -> String {
             format!("delayed until {until}: {why}")
         }
         WaitReason::GroupSpent { limit, until } => {
-            format!("its group used up its {limit} starts per window until {until}")
+            format!("its group used up its {} until {until}", starts(limit))
         }
         WaitReason::GroupInQueueSpent { limit, until } => {
-            format!("its group used up its {limit} starts per window in this queue until {until}")
+            format!(
+                "its group used up its {} in this queue until {until}",
+                starts(limit)
+            )
         }
         WaitReason::GroupBusy { limit } => {
             format!("its group has {limit} running jobs, which is its limit")
@@ -189,10 +199,10 @@ fn sentence(reason: &WaitReason) -> String {
             format!("its queue has {limit} running jobs, which is its limit")
         }
         WaitReason::WindowSpent { limit, until } => {
-            format!("the rate of {limit} starts per window is used up until {until}")
+            format!("the rate of {} is used up until {until}", starts(limit))
         }
         WaitReason::QueueSpent { limit, until } => {
-            format!("its queue's rate of {limit} starts per window is used up until {until}")
+            format!("its queue's rate of {} is used up until {until}", starts(limit))
         }
         WaitReason::ReadyFull { ready } => {
             format!("the ready queue is full with {ready} jobs: workers are too slow")
