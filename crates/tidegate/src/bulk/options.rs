@@ -72,7 +72,7 @@ pub struct Redis {
 /// let mut config = BulkConfig::default();
 /// config.backpressure.global_rps = 50.0.into();
 /// let options = Options::new("data").durability(Durability::Buffered).config(config);
-/// assert_eq!(options.config.backpressure.global_rps, 50.0);
+/// assert_eq!(options.config.backpressure.global_rps, 50.0.into());
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options<Location = Folder> {

@@ -183,7 +183,7 @@ pub async fn an_impossible_cost_is_refused(backend: &dyn Backend) {
             base_priority: None,
             jobs: vec![costs("a", 2)],
         };
-        let refused = q.call(params).await.unwrap_err();
+        let refused = q.call(params).await.expect_err("a wrong cost");
         assert!(matches!(refused, Refusal::NotWithShards { .. }), "{refused}");
         return;
     }

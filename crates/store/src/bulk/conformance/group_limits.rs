@@ -135,7 +135,7 @@ pub async fn a_limit_that_cannot_work_is_refused(backend: &dyn Backend) {
             base_priority: None,
             limits,
         };
-        assert_eq!(q.call(params).await.unwrap_err().to_string(), text);
+        assert_eq!(q.call(params).await.expect_err("a wrong limit").to_string(), text);
     }
     let many = (0..65).map(|n| (queue(&format!("q-{n}")), Limit::max_running(1)));
     let params = ConfigureGroupParams {
@@ -152,7 +152,7 @@ pub async fn a_limit_that_cannot_work_is_refused(backend: &dyn Backend) {
 
 pub async fn a_group_may_be_slower_than_one_start_per_window(backend: &dyn Backend) {
     let q = Harness::at_rate(backend, 10.0).await;
-    let slow: Quota = "30/min".parse().unwrap();
+    let slow: Quota = "30/min".parse().expect("a rate");
     q.configure("A", None, all(Limit::rate(slow))).await;
     q.enqueue_n("A", 20).await;
     let mut started = Vec::new();
@@ -207,7 +207,10 @@ pub async fn every_group_keeps_to_the_limit_of_the_queue(backend: &dyn Backend) 
     q.next_window();
     let third = q.lease_in("mail", 30).await.jobs;
     assert_eq!(per_group(&third), [("C", 1)].into(), "four of A and B run");
-    let of_a = first.iter().find(|job| job.leased.group == group("A")).unwrap();
+    let of_a = first
+        .iter()
+        .find(|job| job.leased.group == group("A"))
+        .expect("A started");
     q.settle(of_a, done()).await;
     let next = q.lease_in("mail", 30).await.jobs;
     assert_eq!(per_group(&next), [("A", 1)].into());
@@ -238,23 +241,23 @@ pub async fn the_limit_of_every_group_changes_at_once(backend: &dyn Backend) {
     };
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 2);
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 0);
-    q.call(set(Set::Keep, Set::To(3))).await.unwrap();
+    q.call(set(Set::Keep, Set::To(3))).await.expect("changed");
     assert_eq!(
         per_group(&q.lease_in("mail", 20).await.jobs),
         [("A", 2), ("B", 2)].into()
     );
-    q.call(set(Set::To(4.0), Set::To(10))).await.unwrap();
+    q.call(set(Set::To(4.0), Set::To(10))).await.expect("changed");
     assert_eq!(
         per_group(&q.lease_in("mail", 20).await.jobs),
         [("A", 1), ("B", 1)].into(),
         "three of four have started"
     );
-    q.call(set(Set::To(5.0), Set::Keep)).await.unwrap();
+    q.call(set(Set::To(5.0), Set::Keep)).await.expect("changed");
     assert_eq!(q.lease_in("mail", 20).await.jobs.len(), 2);
-    q.call(set(Set::Reset, Set::Keep)).await.unwrap();
+    q.call(set(Set::Reset, Set::Keep)).await.expect("changed");
     assert_eq!(q.lease_in("mail", 40).await.jobs.len(), 10, "five more of each");
     assert_eq!(q.lease_in("mail", 40).await.jobs.len(), 0);
-    q.call(set(Set::Keep, Set::Reset)).await.unwrap();
+    q.call(set(Set::Keep, Set::Reset)).await.expect("changed");
     q.next_window();
     assert_eq!(q.lease_in("mail", 40).await.jobs.len(), 0, "one, as configured");
 }

@@ -415,7 +415,7 @@ impl Simulation {
             return;
         }
         // Shorter than a lease, so that the oracle's deadlines stay the latest possible.
-        let leases = vec![*self.rng.pick(&current)];
+        let leases = [*self.rng.pick(&current)];
         let by = Millis(self.rng.between(1, 200));
         let extensions = leases.iter().map(|&lease| self.extension(lease)).collect();
         for (lease, _) in leases.iter().zip(self.sure(ExtendParams {
